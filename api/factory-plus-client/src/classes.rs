@@ -48,6 +48,11 @@ impl Snapshot {
         self.owners.get(&object).copied()
     }
 
+    /// All objects that are owned, and by whom.
+    pub fn owners(&self) -> &BTreeMap<Uuid, Uuid> {
+        &self.owners
+    }
+
     /// The objects that a principal owns.
     pub fn owned_by(&self, principal: Uuid) -> impl Iterator<Item = Uuid> {
         self.owners.iter().filter(move |(_, owner)| **owner == principal).map(|(object, _)| *object)

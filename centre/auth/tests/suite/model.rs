@@ -1,0 +1,178 @@
+//! Access lists that are kept and changed are those that would be made anew, and those that a plain reading of the rules makes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latchkey_auth::model::{Change, Model};
+use latchkey_auth::rights::Rules;
+use latchkey_auth::state::{State, Touched};
+use latchkey_auth::{Realms, Upn};
+use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::grants::{Access, Grant};
+use latchkey_factory_plus::uuids::{class, special};
+use proptest::prelude::*;
+
+use super::site::number;
+
+/// Few enough that everything meets everything.
+fn object() -> impl Strategy<Value = Uuid> {
+    prop_oneof![
+        20 => (0..8_u8).prop_map(number),
+        1 => Just(class::PRINCIPAL),
+        1 => Just(class::PERMISSION),
+        1 => Just(special::SELF),
+        1 => Just(special::MINE),
+        1 => Just(special::WILDCARD),
+        1 => Just(special::UNOWNED),
+    ]
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Grant(Uuid, Grant),
+    Revoke(Uuid),
+    Name(Uuid, u8),
+    Members(Uuid, BTreeSet<Uuid>),
+    Owner(Uuid, Option<Uuid>),
+    Look(Uuid),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let grant = (object(), object(), object(), any::<bool>())
+        .prop_map(|(principal, permission, target, plural)| Grant { principal, permission, target, plural });
+    let classes = prop_oneof![Just(class::PRINCIPAL), Just(class::PERMISSION), object()];
+    prop_oneof![
+        3 => ((50..60_u8).prop_map(number), grant).prop_map(|(uuid, grant)| Step::Grant(uuid, grant)),
+        1 => (50..60_u8).prop_map(|uuid| Step::Revoke(number(uuid))),
+        1 => (object(), 0..4_u8).prop_map(|(principal, name)| Step::Name(principal, name)),
+        3 => (classes, prop::collection::btree_set(object(), 0..6)).prop_map(|(class, of)| Step::Members(class, of)),
+        1 => (object(), prop::option::of(object())).prop_map(|(object, owner)| Step::Owner(object, owner)),
+        2 => object().prop_map(Step::Look),
+    ]
+}
+
+/// The rules, read plainly.
+#[derive(Default)]
+struct Plain {
+    grants: BTreeMap<Uuid, Grant>,
+    members: BTreeMap<Uuid, BTreeSet<Uuid>>,
+    owners: BTreeMap<Uuid, Uuid>,
+}
+
+impl Plain {
+    fn has(&self, class: Uuid, object: Uuid) -> bool {
+        self.members.get(&class).is_some_and(|members| members.contains(&object))
+    }
+
+    fn all(&self, class: Uuid) -> Vec<Uuid> {
+        self.members.get(&class).into_iter().flatten().copied().collect()
+    }
+
+    fn list(&self, principal: Uuid) -> Option<BTreeSet<Access>> {
+        if !self.has(class::PRINCIPAL, principal) {
+            return None;
+        }
+        let mut list = BTreeSet::new();
+        for grant in self.grants.values() {
+            if grant.principal != principal && !self.has(grant.principal, principal) {
+                continue;
+            }
+            let single = self.has(class::PERMISSION, grant.permission);
+            let permissions = if single { vec![grant.permission] } else { self.all(grant.permission) };
+            let targets = if grant.target == special::MINE {
+                self.owners.iter().filter(|(_, owner)| **owner == principal).map(|(object, _)| *object).collect()
+            } else if grant.plural {
+                self.all(grant.target)
+            } else {
+                vec![grant.target]
+            };
+            let own =
+                |target| if target == special::SELF && grant.target != special::MINE { principal } else { target };
+            list.extend(permissions.iter().flat_map(|permission| {
+                targets.iter().map(move |target| Access { permission: *permission, target: own(*target) })
+            }));
+        }
+        Some(list)
+    }
+}
+
+fn name(number: u8) -> Upn {
+    format!("name{number}@R").parse().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn lists_are_those_of_the_rules_after_any_changes(steps in prop::collection::vec(step(), 1..60)) {
+        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: None };
+        let mut state = State::new(rules, Model::default());
+        let mut plain = Plain::default();
+        let mut watched: BTreeMap<Uuid, Option<BTreeSet<Access>>> = BTreeMap::new();
+        for step in steps {
+            let touched = match step {
+                Step::Grant(uuid, grant) => {
+                    plain.grants.retain(|other, held| *other != uuid && *held != grant);
+                    plain.grants.insert(uuid, grant);
+                    state.apply(&Change::Grant { uuid, grant })
+                }
+                Step::Revoke(uuid) => {
+                    plain.grants.remove(&uuid);
+                    state.apply(&Change::Revoke { uuid })
+                }
+                Step::Name(principal, called) => {
+                    let touched = state.apply(&Change::Name { principal, name: name(called) });
+                    prop_assert!(touched.names.contains(&name(called)));
+                    prop_assert_eq!(state.model().identities().principal_of(&name(called)), Some(principal));
+                    touched
+                }
+                Step::Members(class, members) => {
+                    plain.members.insert(class, members.clone());
+                    state.set_members(class, members)
+                }
+                Step::Owner(object, owner) => {
+                    plain.owners.remove(&object);
+                    plain.owners.extend(owner.filter(|owner| *owner != special::UNOWNED).map(|owner| (object, owner)));
+                    state.set_owner(object, owner)
+                }
+                Step::Look(principal) => {
+                    watched.insert(principal, plain.list(principal));
+                    Touched::default()
+                }
+            };
+            // A list that was looked at and is not said to be touched is the same as before.
+            for (principal, before) in &watched {
+                if !touched.lists.contains(principal) {
+                    prop_assert_eq!(before, &plain.list(*principal), "{} changed and nobody said so", principal);
+                }
+            }
+            for (principal, last) in &mut watched {
+                *last = plain.list(*principal);
+                let made: Option<BTreeSet<Access>> = state.list(*principal).ok().map(|list| list.iter().copied().collect());
+                prop_assert_eq!(&made, last, "{}", principal);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_principals_and_a_principal_has_one_name(steps in prop::collection::vec((0..6_u8, prop::option::of(0..4_u8)), 1..40)) {
+        let mut model = Model::default();
+        let mut plain: BTreeMap<Uuid, Upn> = BTreeMap::new();
+        for (principal, called) in steps {
+            let principal = number(principal);
+            plain.remove(&principal);
+            match called {
+                Some(called) => {
+                    plain.retain(|_, held| *held != name(called));
+                    plain.insert(principal, name(called));
+                    model.apply(&Change::Name { principal, name: name(called) });
+                }
+                None => model.apply(&Change::Unname { principal }),
+            }
+            let all: BTreeMap<Uuid, Upn> = model.identities().all().map(|(uuid, name)| (uuid, name.clone())).collect();
+            prop_assert_eq!(&all, &plain);
+            for (principal, name) in &plain {
+                prop_assert_eq!(model.identities().principal_of(name), Some(*principal));
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The interface over HTTP: carries [`crate::api`] on a server.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchkey_factory_plus::grants::Access;
+use latchkey_factory_plus::uuids;
+use latchkey_factory_plus_client::acl::Follower;
+use latchkey_http_server::http::{HeaderName, Method as HttpMethod, StatusCode};
+use latchkey_http_server::{
+    self as server, About, ContentType, Handler, HttpConfig, HttpServer, Principal, Realm, Refusal, Request, Response,
+    ServerError, Software, Terms, Verifier,
+};
+
+use crate::address::{Domain, Outside};
+use crate::api::{Answer, Ask, Body, MayAdvertise, Method, answer};
+use crate::keeper::Keeper;
+use crate::networks::Network;
+
+/// The longest dump, in bytes.
+const LONGEST_DUMP: u64 = 4 << 20;
+/// How long a dump may take to come.
+const DUMP_TIME: Duration = Duration::from_mins(2);
+
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// An access list, some time later; or why there is none.
+pub type Listing<'a> = Pin<Box<dyn Future<Output = Result<Arc<[Access]>, String>> + Send + 'a>>;
+
+/// Whoever knows what a principal may do.
+pub trait AccessLists: Send + Sync + 'static {
+    /// The list of a principal, by its Kerberos name.
+    fn access<'a>(&'a self, name: &'a str) -> Listing<'a>;
+}
+
+impl AccessLists for Follower {
+    fn access<'a>(&'a self, name: &'a str) -> Listing<'a> {
+        Box::pin(async move { Self::access(self, name).await.map_err(|error| error.to_string()) })
+    }
+}
+
+/// What the configuration says of requests.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Who may do everything, if anybody.
+    pub root: Option<Principal>,
+    /// The domain that the site's services have names in.
+    pub domain: Option<Domain>,
+    /// Whose word is taken for how a client got here.
+    pub trusted_proxies: Vec<Network>,
+}
+
+/// Answers requests.
+pub struct Requests {
+    keeper: Keeper,
+    rules: Rules,
+    lists: Arc<dyn AccessLists>,
+}
+
+impl std::fmt::Debug for Requests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Requests").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+/// A server of the directory that does not listen yet. Callers are verified by `verifier`.
+///
+/// # Errors
+/// [`ServerError`].
+pub fn server(
+    http: &HttpConfig,
+    realm: Realm,
+    verifier: Arc<dyn Verifier>,
+    (keeper, rules, lists): (Keeper, Rules, Arc<dyn AccessLists>),
+) -> Result<HttpServer<Requests>, ServerError> {
+    let about = About {
+        // The version of the original that has this interface; clients compare it.
+        version: "2.0.0",
+        service: uuids::service::DIRECTORY,
+        device: None,
+        software: Software {
+            vendor: "Latchkey",
+            application: "latchkey-directory",
+            revision: env!("CARGO_PKG_VERSION"),
+        },
+    };
+    HttpServer::new(http, about, realm, verifier, Requests { keeper, rules, lists })
+}
+
+impl Handler for Requests {
+    fn terms(&self, method: &HttpMethod, path: &str) -> Terms {
+        if method == HttpMethod::POST && ["/load", "/v1/load"].contains(&path) {
+            return Terms::authenticated().body_limit(LONGEST_DUMP).time(DUMP_TIME);
+        }
+        Terms::authenticated()
+    }
+
+    async fn handle(&self, mut request: Request) -> server::Answer {
+        let caller = request.caller().known()?.principal().clone();
+        let method = match *request.method() {
+            HttpMethod::GET => Method::Get,
+            HttpMethod::PUT => Method::Put,
+            HttpMethod::POST => Method::Post,
+            _ => return Err(Refusal::method_not_allowed("This service takes GET, PUT and POST")),
+        };
+        let said = request.content_type();
+        let body = request.body().read_all().await?;
+        if !body.is_empty() && said != ContentType::Json {
+            let text = "The body must be JSON: send Content-Type: application/json";
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        }
+        match Ask::read(method, request.path(), &body) {
+            Err(refused) => response(refused),
+            Ok(asked) if asked.is_write() => response(self.write(&caller, asked).await?),
+            Ok(asked) => {
+                let outside = self.outside(&request)?;
+                let domain = self.rules.domain.as_ref();
+                response(self.keeper.look(|services| answer(services, &asked, outside.as_ref(), domain)))
+            }
+        }
+    }
+}
+
+impl Requests {
+    async fn write(&self, caller: &Principal, asked: Ask) -> Result<Answer, Refusal> {
+        let is_root = self.rules.root.as_ref() == Some(caller);
+        let list = if is_root {
+            Arc::default()
+        } else {
+            self.lists.access(caller.as_str()).await.map_err(Refusal::unavailable)?
+        };
+        Ok(match MayAdvertise::check(asked, &list, is_root) {
+            Ok(may) => self.keeper.advertise(may).await,
+            Err(refused) => refused,
+        })
+    }
+
+    /// How the client got here. What others than proxies say of that is not looked at: it would be a way to lead clients astray.
+    fn outside(&self, request: &Request) -> Result<Option<Outside>, Refusal> {
+        let peer = request.peer().ip();
+        let is_said = request.headers().contains_key(FORWARDED_HOST);
+        if !is_said || !self.rules.trusted_proxies.iter().any(|network| network.has(peer)) {
+            return Ok(None);
+        }
+        let host = request.header(&FORWARDED_HOST).unwrap_or_default();
+        let outside = Outside::read(host, request.header(&FORWARDED_PROTO));
+        outside.map(Some).map_err(|why| Refusal::bad_request(why.to_string()))
+    }
+}
+
+fn response(answer: Answer) -> server::Answer {
+    let status = StatusCode::from_u16(answer.status).map_err(|error| Refusal::internal(error.to_string()))?;
+    match answer.body {
+        Body::Empty => Ok(Response::empty(status)),
+        Body::Json(value) => Ok(Response::json(&value)?.status(status)),
+        Body::Text(why) => Err(Refusal::new(status, why)),
+    }
+}

@@ -1,0 +1,6 @@
+//! What the directory decides, without a network.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod addresses;
+mod interface;
