@@ -1,0 +1,58 @@
+//! A copy of the file at one moment, while it is written.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use redb::backends::FileBackend;
+use redb::{Database, ReadTransaction, ReadableTable};
+
+use crate::CopyError;
+use crate::file::definition;
+use crate::lock::beside;
+
+/// Writes what a transaction sees to `path`, durably. An existing file is replaced at the end, as a whole.
+pub(crate) fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) -> Result<(), CopyError> {
+    let unfinished = beside(path, ".unfinished");
+    // What a copy left that did not end. Two copies to one path at once end with an error of one of them.
+    if let Err(error) = fs::remove_file(&unfinished)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(CopyError::io("remove", &unfinished)(error));
+    }
+    let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&unfinished);
+    let file = options.map_err(CopyError::io("make", &unfinished))?;
+    let copied = fill(from, tables, file)
+        .map_err(|error| CopyError::Storage(error.to_string()))
+        .and_then(|()| fs::rename(&unfinished, path).map_err(CopyError::io("write", path)))
+        .and_then(|()| sync_directory(path));
+    if copied.is_err() {
+        drop(fs::remove_file(&unfinished)); // what went wrong before is what the caller wants to know
+    }
+    copied
+}
+
+fn fill(from: &ReadTransaction, tables: &'static [&'static str], file: File) -> Result<(), redb::Error> {
+    let database = Database::builder()
+        .set_cache_size(4 << 20)
+        .create_with_backend(FileBackend::new(file).map_err(redb::Error::from)?)?;
+    let transaction = database.begin_write()?;
+    for name in tables {
+        let (read, mut written) = (from.open_table(definition(name))?, transaction.open_table(definition(name))?);
+        for entry in read.iter()? {
+            let (key, value) = entry?;
+            written.insert(key.value(), value.value())?;
+        }
+    }
+    transaction.commit()?;
+    database.close()?;
+    Ok(())
+}
+
+fn sync_directory(path: &Path) -> Result<(), CopyError> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(CopyError::io("sync", directory))
+}
