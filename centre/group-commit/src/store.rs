@@ -161,11 +161,13 @@ fn start_copy(file: &mut DurableFile, path: PathBuf, done: &Sender<Result<(), Co
         .map_err(|error| CopyError::Storage(error.to_string()))
         .and_then(|database| database.begin_read().map_err(|error| CopyError::Storage(error.to_string())));
     let at = path.clone();
+    let moment = file.moment().map_err(|error| CopyError::Storage(error.to_string()));
     let started = moment.and_then(|moment| {
         let done = done.clone();
         thread::Builder::new()
             .name("copy".into())
             .spawn(move || drop(done.try_send(copy(&moment, tables, &path))))
+            .spawn(move || drop(done.try_send(moment.write_to(path))))
             .map_err(CopyError::io("start a thread for", at))
     });
     if let Err(error) = started {
