@@ -5,7 +5,7 @@ use latchkey_factory_plus::{Uuid, uuids};
 use serde::{Deserialize, Serialize};
 
 use crate::path::segment;
-use crate::{Client, Error, Precondition, Service, Written};
+use crate::{CallError, Client, Precondition, Service, Written};
 
 /// The authorisation service.
 #[derive(Debug, Clone)]
@@ -56,58 +56,58 @@ impl Auth {
     }
 
     /// Who the service takes us for.
-    pub async fn whoami(&self) -> Result<Option<WhoAmI>, Error> {
+    pub async fn whoami(&self) -> Result<Option<WhoAmI>, CallError> {
         self.0.read("v2/whoami").await
     }
 
     /// The Kerberos principal of a principal's object.
-    pub async fn kerberos(&self, principal: Uuid) -> Result<Option<String>, Error> {
+    pub async fn kerberos(&self, principal: Uuid) -> Result<Option<String>, CallError> {
         self.0.read(&kerberos(principal)).await
     }
 
-    /// Gives a principal's object a Kerberos principal; [`Error::Conflict`] where either has another.
-    pub async fn put_kerberos(&self, principal: Uuid, upn: &str) -> Result<(), Error> {
+    /// Gives a principal's object a Kerberos principal; [`CallError::Conflict`] where either has another.
+    pub async fn put_kerberos(&self, principal: Uuid, upn: &str) -> Result<(), CallError> {
         self.0.put(&kerberos(principal), upn, &Precondition::None).await.map(drop)
     }
 
     /// Takes it away; whether there was one.
-    pub async fn delete_kerberos(&self, principal: Uuid) -> Result<bool, Error> {
+    pub async fn delete_kerberos(&self, principal: Uuid) -> Result<bool, CallError> {
         self.0.delete(&kerberos(principal), &Precondition::None).await
     }
 
     /// Whose a Kerberos principal is.
-    pub async fn identity(&self, upn: &str) -> Result<Option<Uuid>, Error> {
+    pub async fn identity(&self, upn: &str) -> Result<Option<Uuid>, CallError> {
         self.0.read(&format!("v2/identity/kerberos/{}", segment(upn))).await
     }
 
     /// Makes a grant; one that is there already is answered as it is.
-    pub async fn grant(&self, grant: &Grant) -> Result<(Written, Uuid), Error> {
+    pub async fn grant(&self, grant: &Grant) -> Result<(Written, Uuid), CallError> {
         let (written, made): (_, Made) = self.0.post("v2/grant", grant).await?;
         Ok((written, made.uuid))
     }
 
     /// The grants that a pattern fits.
-    pub async fn find_grants(&self, pattern: &GrantPattern) -> Result<Vec<Uuid>, Error> {
+    pub async fn find_grants(&self, pattern: &GrantPattern) -> Result<Vec<Uuid>, CallError> {
         Ok(self.0.post("v2/grant/find", pattern).await?.1)
     }
 
     /// A grant.
-    pub async fn read_grant(&self, grant: Uuid) -> Result<Option<Grant>, Error> {
+    pub async fn read_grant(&self, grant: Uuid) -> Result<Option<Grant>, CallError> {
         self.0.read(&format!("v2/grant/{grant}")).await
     }
 
     /// Revokes a grant; whether there was one.
-    pub async fn delete_grant(&self, grant: Uuid) -> Result<bool, Error> {
+    pub async fn delete_grant(&self, grant: Uuid) -> Result<bool, CallError> {
         self.0.delete(&format!("v2/grant/{grant}"), &Precondition::None).await
     }
 
     /// The access control list of a Kerberos principal; of an unknown one it is empty.
-    pub async fn acl(&self, upn: &str) -> Result<Vec<Access>, Error> {
+    pub async fn acl(&self, upn: &str) -> Result<Vec<Access>, CallError> {
         Ok(self.0.read(&acl(upn)).await?.unwrap_or_default())
     }
 
     /// The access control list of a principal's object.
-    pub async fn acl_of(&self, principal: Uuid) -> Result<Vec<Access>, Error> {
+    pub async fn acl_of(&self, principal: Uuid) -> Result<Vec<Access>, CallError> {
         Ok(self.0.read(&format!("v2/acl/{principal}")).await?.unwrap_or_default())
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::connection::Outgoing;
-use crate::error::{Error, Place, kept, shown};
+use crate::error::{CallError, Place, kept, shown};
 use crate::path;
 
 /// The version of a resource: an entity tag as it stands in a header, quotes included (RFC 9110, section 8.8.3).
@@ -118,8 +118,8 @@ impl Call {
         &self.path
     }
 
-    pub(crate) fn outgoing(self, place: &Place) -> Result<Outgoing, Error> {
-        path::check(&self.path).map_err(|why| Error::bad_call(place, &why))?;
+    pub(crate) fn outgoing(self, place: &Place) -> Result<Outgoing, CallError> {
+        path::check(&self.path).map_err(|why| CallError::bad_call(place, &why))?;
         // Create-only twice would take our own first write for somebody else's.
         let repeatable = self.method != Method::POST
             && !self.headers.contains_key(IF_MATCH)
@@ -147,16 +147,16 @@ impl Answer {
     }
 
     /// Itself, where its status is a success.
-    pub(crate) fn accepted(self, place: &Place) -> Result<Self, Error> {
+    pub(crate) fn accepted(self, place: &Place) -> Result<Self, CallError> {
         let place = place.clone();
         match self.status {
             200..=299 => Ok(self),
-            401 => Err(Error::Unauthenticated(place)),
-            403 => Err(Error::Forbidden { place, text: shown(&self.body) }),
-            404 => Err(Error::NotFound(place)),
-            409 => Err(Error::Conflict { place, body: kept(&self.body) }),
-            412 => Err(Error::PreconditionFailed(place)),
-            status => Err(Error::Refused { place, status, text: shown(&self.body) }),
+            401 => Err(CallError::Unauthenticated(place)),
+            403 => Err(CallError::Forbidden { place, text: shown(&self.body) }),
+            404 => Err(CallError::NotFound(place)),
+            409 => Err(CallError::Conflict { place, body: kept(&self.body) }),
+            412 => Err(CallError::PreconditionFailed(place)),
+            status => Err(CallError::Refused { place, status, text: shown(&self.body) }),
         }
     }
 
@@ -164,9 +164,10 @@ impl Answer {
         if self.status == 201 { Written::Created } else { Written::Replaced }
     }
 
-    pub(crate) fn read<T: DeserializeOwned>(&self, place: &Place) -> Result<T, Error> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Error::bad_answer(place, &format_args!("its body is not the JSON that is due: {error}")))
+    pub(crate) fn read<T: DeserializeOwned>(&self, place: &Place) -> Result<T, CallError> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            CallError::bad_answer(place, &format_args!("its body is not the JSON that is due: {error}"))
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::call::{Answer, Call, Etag, Precondition, Written};
 use crate::connection::{Outgoing, Pool, Stream, connect};
 use crate::directory::{self, Advertised};
-use crate::error::{Error, Place};
+use crate::error::{CallError, Place};
 use crate::notify::{Notify, WeakNotify};
 use crate::token::{Granted, TOKEN, Token, Tokens, sensitive};
 use crate::within::within;
@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// Where a service is.
-    async fn resolve(&self, service: Uuid) -> Result<BaseUrl, Error> {
+    async fn resolve(&self, service: Uuid) -> Result<BaseUrl, CallError> {
         if let Some(url) = self.0.settings.services.find(service) {
             return Ok(url.clone());
         }
@@ -84,7 +84,7 @@ impl Client {
             return Ok(url);
         }
         let directory = self.0.settings.services.find(uuids::service::DIRECTORY);
-        let url = self.ask_directory(directory.ok_or(Error::NotAdvertised(service))?, service).await?;
+        let url = self.ask_directory(directory.ok_or(CallError::NotAdvertised(service))?, service).await?;
         let mut advertised = lock(&self.0.advertised);
         if advertised.len() >= MOST_ORIGINS {
             advertised.clear();
@@ -93,18 +93,18 @@ impl Client {
         Ok(url)
     }
 
-    async fn ask_directory(&self, directory: &BaseUrl, service: Uuid) -> Result<BaseUrl, Error> {
+    async fn ask_directory(&self, directory: &BaseUrl, service: Uuid) -> Result<BaseUrl, CallError> {
         let call = Call::new(Method::GET, &directory::path(service));
         let place = place(uuids::service::DIRECTORY, directory, &call);
         let answer = self.call_at(directory, call, &place).await?;
         if answer.status == 404 {
-            return Err(Error::NotAdvertised(service));
+            return Err(CallError::NotAdvertised(service));
         }
         let found: Vec<Advertised> = answer.accepted(&place)?.read(&place)?;
         match found.as_slice() {
-            [] => Err(Error::NotAdvertised(service)),
-            [one] => one.url.parse().map_err(|error| Error::bad_answer(&place, &error as &crate::BaseUrlError)),
-            _ => Err(Error::bad_answer(&place, &"it names more than one URL")),
+            [] => Err(CallError::NotAdvertised(service)),
+            [one] => one.url.parse().map_err(|error| CallError::bad_answer(&place, &error as &crate::BaseUrlError)),
+            _ => Err(CallError::bad_answer(&place, &"it names more than one URL")),
         }
     }
 
@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// A call with a token; one that is refused is renewed and the call repeated, once.
-    async fn call_at(&self, url: &BaseUrl, call: Call, place: &Place) -> Result<Answer, Error> {
+    async fn call_at(&self, url: &BaseUrl, call: Call, place: &Place) -> Result<Answer, CallError> {
         let mut request = call.outgoing(place)?;
         request.headers.entry(ACCEPT).or_insert(http::HeaderValue::from_static("application/json, text/plain;q=0.5"));
         let limit = self.limits().whole;
@@ -129,7 +129,7 @@ impl Client {
             self.with_token(&origin, &request, &token, place).await
         };
         within(limit, calling).await.unwrap_or_else(|| {
-            Err(Error::unreachable(place, &format_args!("not done within {} s", limit.as_secs_f32())))
+            Err(CallError::unreachable(place, &format_args!("not done within {} s", limit.as_secs_f32())))
         })
     }
 
@@ -139,26 +139,26 @@ impl Client {
         request: &Outgoing,
         token: &Token,
         place: &Place,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer, CallError> {
         let mut request = request.clone();
         request.headers.insert(AUTHORIZATION, token.header(place)?);
         origin.pool.exchange(&request, &self.0.settings.trust, self.limits(), place).await
     }
 
     /// A token of a service; another one than `spoiled`.
-    async fn token(&self, origin: &Origin, spoiled: Option<&Token>, place: &Place) -> Result<Token, Error> {
-        let fetch = async || -> Result<Granted, Error> {
+    async fn token(&self, origin: &Origin, spoiled: Option<&Token>, place: &Place) -> Result<Token, CallError> {
+        let fetch = async || -> Result<Granted, CallError> {
             let credentials = self.0.settings.identity.authorization(&origin.url).await;
             let credentials =
-                credentials.map_err(|why| Error::NoCredentials { place: place.clone(), why: why.into() })?;
+                credentials.map_err(|why| CallError::NoCredentials { place: place.clone(), why: why.into() })?;
             let (method, path) = TOKEN;
             let mut request = Call::new(method, path).outgoing(place)?;
             request.headers.insert(AUTHORIZATION, sensitive(&credentials, place)?);
             let answer = origin.pool.exchange(&request, &self.0.settings.trust, self.limits(), place).await?;
             match answer.accepted(place) {
                 // `place` names the call that needs the token; what is not there is the token's.
-                Err(Error::NotFound(_)) => {
-                    Err(Error::bad_answer(place, &"it has no /token, as a service of a centre has"))
+                Err(CallError::NotFound(_)) => {
+                    Err(CallError::bad_answer(place, &"it has no /token, as a service of a centre has"))
                 }
                 answer => answer?.read(place),
             }
@@ -204,30 +204,30 @@ pub struct Service {
 
 impl Service {
     /// A resource and its version; `None` if there is no such resource.
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<(T, Etag)>, Error> {
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<(T, Etag)>, CallError> {
         let (answer, place) = self.answer(Call::new(Method::GET, path)).await?;
         if answer.status == 404 {
             return Ok(None);
         }
         let answer = answer.accepted(&place)?;
-        let etag = answer.etag.clone().ok_or_else(|| Error::bad_answer(&place, &"it has no valid ETag"))?;
+        let etag = answer.etag.clone().ok_or_else(|| CallError::bad_answer(&place, &"it has no valid ETag"))?;
         Ok(Some((answer.read(&place)?, etag)))
     }
 
     /// A resource that may have no version, such as a list; `None` if there is no such resource.
-    pub async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
+    pub async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, CallError> {
         let (answer, place) = self.answer(Call::new(Method::GET, path)).await?;
         if answer.status == 404 { Ok(None) } else { answer.accepted(&place)?.read(&place).map(Some) }
     }
 
     /// Whether there is a resource.
-    pub async fn exists(&self, path: &str) -> Result<bool, Error> {
+    pub async fn exists(&self, path: &str) -> Result<bool, CallError> {
         let (answer, place) = self.answer(Call::new(Method::GET, path)).await?;
         if answer.status == 404 { Ok(false) } else { answer.accepted(&place).map(|_| true) }
     }
 
     /// Writes a resource.
-    pub async fn put<B>(&self, path: &str, body: &B, when: &Precondition) -> Result<Written, Error>
+    pub async fn put<B>(&self, path: &str, body: &B, when: &Precondition) -> Result<Written, CallError>
     where
         B: Serialize + ?Sized + Sync,
     {
@@ -236,21 +236,21 @@ impl Service {
     }
 
     /// Writes a resource without a body, such as a membership.
-    pub async fn put_empty(&self, path: &str) -> Result<Written, Error> {
+    pub async fn put_empty(&self, path: &str) -> Result<Written, CallError> {
         Ok(self.success(Call::new(Method::PUT, path)).await?.0.written())
     }
 
     /// Merges a patch (RFC 7396) into a resource.
-    pub async fn patch<B>(&self, path: &str, patch: &B, when: &Precondition) -> Result<Written, Error>
+    pub async fn patch<B>(&self, path: &str, change: &B, when: &Precondition) -> Result<Written, CallError>
     where
         B: Serialize + ?Sized + Sync,
     {
-        let call = Call::new(Method::PATCH, path).when(when).merge_patch(patch);
+        let call = Call::new(Method::PATCH, path).when(when).merge_patch(change);
         Ok(self.success(self.written_as_json(path, call)?).await?.0.written())
     }
 
     /// Posts something, and reads what is answered.
-    pub async fn post<B, T>(&self, path: &str, body: &B) -> Result<(Written, T), Error>
+    pub async fn post<B, T>(&self, path: &str, body: &B) -> Result<(Written, T), CallError>
     where
         B: Serialize + ?Sized + Sync,
         T: DeserializeOwned,
@@ -261,7 +261,7 @@ impl Service {
     }
 
     /// Posts something that is answered without a body.
-    pub async fn post_only<B>(&self, path: &str, body: &B) -> Result<Written, Error>
+    pub async fn post_only<B>(&self, path: &str, body: &B) -> Result<Written, CallError>
     where
         B: Serialize + ?Sized + Sync,
     {
@@ -270,16 +270,16 @@ impl Service {
     }
 
     /// Deletes a resource; whether there was one.
-    pub async fn delete(&self, path: &str, when: &Precondition) -> Result<bool, Error> {
+    pub async fn delete(&self, path: &str, when: &Precondition) -> Result<bool, CallError> {
         match self.success(Call::new(Method::DELETE, path).when(when)).await {
             Ok(_) => Ok(true),
-            Err(Error::NotFound(_)) => Ok(false),
+            Err(CallError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// Any call, and its answer whatever its status; 401 was tried again with a new token.
-    pub async fn call(&self, call: Call) -> Result<Answer, Error> {
+    pub async fn call(&self, call: Call) -> Result<Answer, CallError> {
         Ok(self.answer(call).await?.0)
     }
 
@@ -300,12 +300,12 @@ impl Service {
         self.client.limits()
     }
 
-    async fn success(&self, call: Call) -> Result<(Answer, Place), Error> {
+    async fn success(&self, call: Call) -> Result<(Answer, Place), CallError> {
         let (answer, place) = self.answer(call).await?;
         Ok((answer.accepted(&place)?, place))
     }
 
-    async fn answer(&self, call: Call) -> Result<(Answer, Place), Error> {
+    async fn answer(&self, call: Call) -> Result<(Answer, Place), CallError> {
         let url = self.client.resolve(self.service).await?;
         let place = place(self.service, &url, &call);
         match self.client.call_at(&url, call, &place).await {
@@ -315,7 +315,7 @@ impl Service {
     }
 
     /// Opens a connection for change notification, with a token other than `spoiled`.
-    pub(crate) async fn open(&self, path: &str, spoiled: Option<&Token>) -> Result<Opened, Error> {
+    pub(crate) async fn open(&self, path: &str, spoiled: Option<&Token>) -> Result<Opened, CallError> {
         let url = self.client.resolve(self.service).await?;
         let place = place(self.service, &url, &Call::new(Method::GET, path));
         let settings = &self.client.0.settings;
@@ -327,17 +327,17 @@ impl Service {
         opening.await.map_err(|error| self.moved(error))
     }
 
-    fn moved(&self, error: Error) -> Error {
-        if matches!(error, Error::Unreachable { .. } | Error::BadAnswer { .. }) {
+    fn moved(&self, error: CallError) -> CallError {
+        if matches!(error, CallError::Unreachable { .. } | CallError::BadAnswer { .. }) {
             self.client.forget(self.service);
         }
         error
     }
 
-    fn written_as_json(&self, path: &str, call: Result<Call, serde_json::Error>) -> Result<Call, Error> {
+    fn written_as_json(&self, path: &str, call: Result<Call, serde_json::Error>) -> Result<Call, CallError> {
         call.map_err(|error| {
             let place = Place::new(self.service, &Method::PUT, &path);
-            Error::bad_call(&place, &format_args!("its body cannot be written as JSON: {error}"))
+            CallError::bad_call(&place, &format_args!("its body cannot be written as JSON: {error}"))
         })
     }
 }

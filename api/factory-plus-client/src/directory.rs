@@ -3,7 +3,7 @@
 use latchkey_factory_plus::{Uuid, uuids};
 use serde::{Deserialize, Serialize};
 
-use crate::{Client, Error, Service};
+use crate::{CallError, Client, Service};
 
 /// The directory's calls.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ impl Directory {
     }
 
     /// Where a service is: none or one.
-    pub async fn services(&self, service: Uuid) -> Result<Vec<Advertised>, Error> {
+    pub async fn services(&self, service: Uuid) -> Result<Vec<Advertised>, CallError> {
         Ok(self.0.read(&path(service)).await?.unwrap_or_default())
     }
 }

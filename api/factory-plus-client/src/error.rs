@@ -24,7 +24,7 @@ impl fmt::Display for Place {
 
 /// What can go wrong, and what helps. Texts of services are shortened and have no control characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum CallError {
     /// Nothing answered in time, or the connection broke.
     #[error(
         "{place}: no answer: {why}; see that the service runs, and that this machine resolves and reaches its address"
@@ -107,7 +107,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl CallError {
     /// Whether the same call may succeed later without anybody changing anything.
     pub const fn is_transient(&self) -> bool {
         match self {

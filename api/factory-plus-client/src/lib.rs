@@ -1,7 +1,7 @@
 //! Asks the services of a Factory+ centre, and follows their changes.
 //!
 //! 1. [`Settings`]: who we are ([`Identity`]), whom we trust ([`Trust`]), where services are ([`Services`]), [`Limits`].
-//! 2. [`Client`], [`Service`]: calls over HTTP/1.1 with a token of the service, each failure an [`Error`] that names service and
+//! 2. [`Client`], [`Service`]: calls over HTTP/1.1 with a token of the service, each failure an [`CallError`] that names service and
 //!    URL; [`ConfigDb`], [`Auth`], [`Directory`] know the paths.
 //! 3. [`notify`]: one WebSocket per service with many subscriptions, each of which says whether it is up to date.
 //! 4. [`acl`], [`classes`]: what services follow of auth and of the configuration database.
@@ -34,7 +34,7 @@ pub use call::{Answer, Call, Etag, Precondition, Written};
 pub use client::{Client, Service, Settings};
 pub use config_db::{ConfigDb, Registration};
 pub use directory::{Advertised, Directory};
-pub use error::{Error, Place};
+pub use error::{CallError, Place};
 pub use identity::{Credentials, Identity, IdentityError, Pending};
 pub use limits::Limits;
 pub use path::segment;

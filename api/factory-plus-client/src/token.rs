@@ -8,7 +8,7 @@ use serde::Deserialize;
 use smol::lock::Mutex;
 use zeroize::Zeroizing;
 
-use crate::error::{Error, Place};
+use crate::error::{CallError, Place};
 
 /// A token, in hand.
 #[derive(Clone)]
@@ -38,11 +38,14 @@ const LONGEST: usize = 16 << 10;
 const EARLY: Duration = Duration::from_mins(5);
 
 impl Token {
-    fn new(granted: Granted, number: u64, now: Instant, clock_ms: u64, place: &Place) -> Result<Self, Error> {
+    fn new(granted: Granted, number: u64, now: Instant, clock_ms: u64, place: &Place) -> Result<Self, CallError> {
         let text = granted.token;
         // Also what keeps a token from ending a header, or a frame.
         if text.is_empty() || text.len() > LONGEST || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::bad_answer(place, &"the token is empty, too long, or has characters that no token has"));
+            return Err(CallError::bad_answer(
+                place,
+                &"the token is empty, too long, or has characters that no token has",
+            ));
         }
         let renew = renew_in(granted.expiry, clock_ms).and_then(|wait| now.checked_add(wait));
         Ok(Self { text: Arc::new(text), renew, number })
@@ -53,14 +56,14 @@ impl Token {
         Zeroizing::new(format!("Bearer {}", self.text.as_str()))
     }
 
-    pub(crate) fn header(&self, place: &Place) -> Result<HeaderValue, Error> {
+    pub(crate) fn header(&self, place: &Place) -> Result<HeaderValue, CallError> {
         sensitive(&self.bearer(), place)
     }
 }
 
 /// A header that nobody prints.
-pub(crate) fn sensitive(text: &str, place: &Place) -> Result<HeaderValue, Error> {
-    let mut value = HeaderValue::try_from(text).map_err(|_| Error::NoCredentials {
+pub(crate) fn sensitive(text: &str, place: &Place) -> Result<HeaderValue, CallError> {
+    let mut value = HeaderValue::try_from(text).map_err(|_| CallError::NoCredentials {
         place: place.clone(),
         why: "they have characters that no header has".into(),
     })?;
@@ -83,15 +86,15 @@ pub(crate) struct Tokens(Mutex<State>);
 struct State {
     token: Option<Token>,
     made: u64,
-    failed: Option<(Instant, Error)>,
+    failed: Option<(Instant, CallError)>,
 }
 
 impl Tokens {
     /// The token, or a new one from `fetch` where there is none, it is time, or `spoiled` was refused. Those who ask while it is
     /// fetched wait for that one, and share its failure.
-    pub(crate) async fn token<F>(&self, spoiled: Option<&Token>, place: &Place, fetch: F) -> Result<Token, Error>
+    pub(crate) async fn token<F>(&self, spoiled: Option<&Token>, place: &Place, fetch: F) -> Result<Token, CallError>
     where
-        F: AsyncFnOnce() -> Result<Granted, Error>,
+        F: AsyncFnOnce() -> Result<Granted, CallError>,
     {
         let asked = Instant::now();
         let mut state = self.0.lock().await;
@@ -151,10 +154,21 @@ mod tests {
     }
 
     #[test]
+    fn a_token_whose_time_has_come_is_renewed_by_the_next_who_asks() {
+        smol::block_on(async {
+            let (tokens, place) = (Tokens::default(), place());
+            let ask = || tokens.token(None, &place, async || Ok(granted(u64::MAX)));
+            assert_eq!((ask().await.unwrap().number, ask().await.unwrap().number), (1, 1));
+            tokens.0.lock().await.token.as_mut().unwrap().renew = Some(Instant::now());
+            assert_eq!((ask().await.unwrap().number, ask().await.unwrap().number), (2, 2));
+        });
+    }
+
+    #[test]
     fn many_who_ask_at_once_share_one_token_and_one_failure() {
         smol::block_on(async {
             let (tokens, fetched, place) = (Tokens::default(), AtomicU64::new(0), place());
-            let ask = async |result: Result<Granted, Error>, spoiled: Option<&Token>| {
+            let ask = async |result: Result<Granted, CallError>, spoiled: Option<&Token>| {
                 tokens
                     .token(spoiled, &place, async || {
                         fetched.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +178,7 @@ mod tests {
                     })
                     .await
             };
-            let refused = || Err(Error::Unauthenticated(place.clone()));
+            let refused = || Err(CallError::Unauthenticated(place.clone()));
             let (one, two) = smol::future::zip(ask(refused(), None), ask(refused(), None)).await;
             assert!(one.is_err() && two.is_err() && fetched.load(Ordering::Relaxed) == 1);
             let (one, two) =

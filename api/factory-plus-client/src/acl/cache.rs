@@ -29,9 +29,9 @@ impl<T> Cache<T> {
             let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone());
             oldest.map(|oldest| self.kept.remove(&oldest));
         }
-        let made = Arc::new(make());
-        self.kept.insert(name.to_owned(), (Arc::clone(&made), now));
-        made
+        let new = Arc::new(make());
+        self.kept.insert(name.to_owned(), (Arc::clone(&new), now));
+        new
     }
 
     /// Drops what was not used for long.

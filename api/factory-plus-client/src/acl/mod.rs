@@ -216,15 +216,15 @@ mod tests {
 
     const GRACE: Duration = Duration::from_mins(1);
 
-    fn reading(status: u16) -> Option<Reading> {
-        Some(Reading { status, body: Some(Arc::new(json!([]))), etag: None })
+    fn reading(status: u16) -> Reading {
+        Reading { status, body: Some(Arc::new(json!([]))), etag: None }
     }
 
     #[test]
     fn a_list_is_used_for_a_bounded_time_without_the_service_and_not_after() {
         let since = Instant::now();
         let stale = State::Stale { since, reason: "gone".into() };
-        let judged = |after: Duration| judge("a@R", &stale, reading(200), since + after, GRACE).unwrap();
+        let judged = |after: Duration| judge("a@R", &stale, Some(reading(200)), since + after, GRACE).unwrap();
         assert!(judged(Duration::ZERO).is_ok() && judged(GRACE).is_ok());
         let error = judged(GRACE + Duration::from_millis(1)).unwrap_err();
         assert_eq!(error, AccessError::Unreachable { upn: "a@R".into(), why: "gone".into() });
@@ -235,9 +235,9 @@ mod tests {
     fn what_is_not_told_is_waited_for_and_what_is_refused_is_not() {
         let now = Instant::now();
         assert_eq!(judge("a@R", &State::Waiting, None, now, GRACE), None);
-        assert!(judge("a@R", &State::Fresh, reading(404), now, GRACE).unwrap().is_ok());
+        assert!(judge("a@R", &State::Fresh, Some(reading(404)), now, GRACE).unwrap().is_ok());
         for status in [403, 500, 301] {
-            let judged = judge("a@R", &State::Fresh, reading(status), now, GRACE).unwrap();
+            let judged = judge("a@R", &State::Fresh, Some(reading(status)), now, GRACE).unwrap();
             assert_eq!(judged, Err(AccessError::Refused { upn: "a@R".into(), status }));
         }
     }

@@ -14,7 +14,7 @@ use smol_hyper::rt::FuturesIo;
 
 use super::connect;
 use crate::call::Answer;
-use crate::error::{Error, Place};
+use crate::error::{CallError, Place};
 use crate::within::within;
 use crate::{BaseUrl, Limits, Trust};
 
@@ -52,7 +52,7 @@ enum Tried {
     Answered(Answer),
     /// The service closed the connection before it can have seen the request.
     Unsent,
-    Failed(Error),
+    Failed(CallError),
 }
 
 impl Pool {
@@ -67,13 +67,13 @@ impl Pool {
         trust: &Trust,
         limits: &Limits,
         place: &Place,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer, CallError> {
         let _slot = self.slots.acquire().await;
         if let Some(kept) = self.kept(limits) {
             match self.attempt(kept, request, limits, place).await {
                 Tried::Answered(answer) => return Ok(answer),
                 Tried::Unsent => {}
-                Tried::Failed(Error::Unreachable { .. }) if request.repeatable => {}
+                Tried::Failed(CallError::Unreachable { .. }) if request.repeatable => {}
                 Tried::Failed(error) => return Err(error),
             }
             // A service that ended one has most likely ended all of them: it restarted.
@@ -82,7 +82,7 @@ impl Pool {
         let fresh = Connection::open(&self.url, trust, limits, place).await?;
         match self.attempt(fresh, request, limits, place).await {
             Tried::Answered(answer) => Ok(answer),
-            Tried::Unsent => Err(Error::unreachable(place, &"it closes the connection at once")),
+            Tried::Unsent => Err(CallError::unreachable(place, &"it closes the connection at once")),
             Tried::Failed(error) => Err(error),
         }
     }
@@ -94,14 +94,14 @@ impl Pool {
     }
 
     async fn attempt(&self, mut connection: Connection, request: &Outgoing, limits: &Limits, place: &Place) -> Tried {
-        let silent = || Error::unreachable(place, &format_args!("silent for {} s", limits.read.as_secs_f32()));
+        let silent = || CallError::unreachable(place, &format_args!("silent for {} s", limits.read.as_secs_f32()));
         match within(limits.read, connection.sender.ready()).await {
             Some(Ok(())) => {}
             _ => return Tried::Unsent,
         }
         let message = match self.message(request) {
             Ok(message) => message,
-            Err(error) => return Tried::Failed(Error::bad_call(place, &error)),
+            Err(error) => return Tried::Failed(CallError::bad_call(place, &error)),
         };
         let response = match within(limits.read, connection.sender.try_send_request(message)).await {
             Some(Ok(response)) => response,
@@ -138,7 +138,7 @@ impl Pool {
 }
 
 impl Connection {
-    async fn open(url: &BaseUrl, trust: &Trust, limits: &Limits, place: &Place) -> Result<Self, Error> {
+    async fn open(url: &BaseUrl, trust: &Trust, limits: &Limits, place: &Place) -> Result<Self, CallError> {
         let stream = connect(url, trust, limits, place).await?;
         let (sender, connection) = http1::Builder::new()
             .max_headers(MAX_FIELDS)
@@ -156,9 +156,9 @@ async fn collect(
     mut body: Incoming,
     limits: &Limits,
     place: &Place,
-    silent: impl Fn() -> Error,
-) -> Result<Bytes, Error> {
-    let too_large = || Error::bad_answer(place, &format_args!("its body has more than {} bytes", limits.answer));
+    silent: impl Fn() -> CallError,
+) -> Result<Bytes, CallError> {
+    let too_large = || CallError::bad_answer(place, &format_args!("its body has more than {} bytes", limits.answer));
     let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if said > limits.answer {
         return Err(too_large());
@@ -175,12 +175,12 @@ async fn collect(
 }
 
 /// An answer that is no HTTP is a lie; everything else is a connection that broke.
-fn broken(place: &Place, error: &hyper::Error) -> Error {
+fn broken(place: &Place, error: &hyper::Error) -> CallError {
     let mut why = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         why = format!("{why}: {cause}");
         source = cause.source();
     }
-    if error.is_parse() { Error::bad_answer(place, &why) } else { Error::unreachable(place, &why) }
+    if error.is_parse() { CallError::bad_answer(place, &why) } else { CallError::unreachable(place, &why) }
 }

@@ -10,7 +10,7 @@ use rustls_pki_types::ServerName;
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::net::TcpStream;
 
-use crate::error::{Error, Place};
+use crate::error::{CallError, Place};
 use crate::within::within;
 use crate::{BaseUrl, Limits, Trust};
 
@@ -22,8 +22,8 @@ pub(crate) enum Stream {
 }
 
 /// Connects to a service as far as `trust` allows it.
-pub(crate) async fn connect(url: &BaseUrl, trust: &Trust, limits: &Limits, place: &Place) -> Result<Stream, Error> {
-    let tls = trust.way_to(url).map_err(|why| Error::NotTrusted { place: place.clone(), why: why.into() })?;
+pub(crate) async fn connect(url: &BaseUrl, trust: &Trust, limits: &Limits, place: &Place) -> Result<Stream, CallError> {
+    let tls = trust.way_to(url).map_err(|why| CallError::NotTrusted { place: place.clone(), why: why.into() })?;
     let opening = async {
         let tcp = TcpStream::connect((url.host(), url.port())).await?;
         tcp.set_nodelay(true)?;
@@ -33,9 +33,9 @@ pub(crate) async fn connect(url: &BaseUrl, trust: &Trust, limits: &Limits, place
     };
     match within(limits.connect, opening).await {
         Some(Ok(stream)) => Ok(stream),
-        Some(Err(error)) => Err(Error::unreachable(place, &error as &io::Error)),
+        Some(Err(error)) => Err(CallError::unreachable(place, &error as &io::Error)),
         None => {
-            Err(Error::unreachable(place, &format_args!("no connection within {} s", limits.connect.as_secs_f32())))
+            Err(CallError::unreachable(place, &format_args!("no connection within {} s", limits.connect.as_secs_f32())))
         }
     }
 }

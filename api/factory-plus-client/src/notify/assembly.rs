@@ -63,7 +63,9 @@ impl Assembly {
             return Err(TooMuch::Bytes(self.most_bytes));
         }
         let gone: Vec<Uuid> = self.children.keys().filter(|child| !all.contains_key(child)).copied().collect();
-        gone.into_iter().for_each(|child| self.gone(child));
+        for child in gone {
+            self.gone(child);
+        }
         // The old ones of what changed must not count beside the new ones.
         for (child, body) in all {
             self.put(child, body);

@@ -18,6 +18,7 @@ use latchkey_factory_plus::Uuid;
 use serde_json::Value;
 use smol::Task;
 
+use assembly::Assembly;
 pub use assembly::Change;
 use subscription::{Known, Subscription, Want};
 use table::Table;
@@ -198,29 +199,29 @@ impl Search {
 
     /// All children, as they were heard last; `None` until they were heard once.
     pub fn children(&self) -> Option<Children> {
-        self.handle.subscription.look(|known| known.assembly().and_then(|assembly| assembly.children()))
+        self.handle.subscription.look(|known| known.assembly().and_then(Assembly::children))
     }
 }
 
-/// What a search's reader is told next, who was told `complete` and `stale` already.
-fn next(known: &mut Known, complete: &mut bool, stale: &mut Option<Instant>) -> Option<Event> {
+/// What a search's reader is told next, who was told of `complete` and of being stale since `told` already.
+fn next(known: &mut Known, complete: &mut bool, told: &mut Option<Instant>) -> Option<Event> {
     let state = known.state.clone();
     if let State::Stale { since, reason } = &state
-        && *stale != Some(*since)
+        && *told != Some(*since)
     {
-        *stale = Some(*since);
+        *told = Some(*since);
         return Some(Event::Stale(*since, Arc::clone(reason)));
     }
     let assembly = known.assembly_mut()?;
     if !*complete {
         let children = (state == State::Fresh).then(|| assembly.begin()).flatten()?;
-        (*complete, *stale) = (true, None);
+        (*complete, *told) = (true, None);
         return Some(Event::Complete(children));
     }
     match assembly.next() {
         Some(Change::Set(child, body)) => Some(Event::Set(child, body)),
         Some(Change::Gone(child)) => Some(Event::Gone(child)),
-        None if state == State::Fresh && stale.take().is_some() => Some(Event::Fresh),
+        None if state == State::Fresh && told.take().is_some() => Some(Event::Fresh),
         None => None,
     }
 }

@@ -19,7 +19,7 @@ use super::subscription::{Subscription, refusal};
 use super::table::Table;
 use crate::client::Opened;
 use crate::connection::Stream;
-use crate::error::{Error, Place, shown};
+use crate::error::{CallError, Place, shown};
 use crate::token::Token;
 use crate::within::within;
 use crate::{Limits, Service};
@@ -38,7 +38,7 @@ pub(super) async fn follow(service: Service, table: Arc<Table>) {
     loop {
         wanted(&table).await;
         let begun = Instant::now();
-        let lost = match connect(&service, spoiled.as_ref(), &limits).await {
+        let (lost, heard) = match connect(&service, spoiled.as_ref(), &limits).await {
             Ok((socket, place)) => {
                 spoiled = None;
                 Session::new(socket, place, &table, &limits).run().await
@@ -50,12 +50,12 @@ pub(super) async fn follow(service: Service, table: Arc<Table>) {
             }
             Err(Refusal::Token(token)) => {
                 spoiled = Some(token);
-                "it refuses a new token".into()
+                ("it refuses a new token".into(), Instant::now())
             }
-            Err(Refusal::Other(error)) => error.to_string(),
+            Err(Refusal::Other(error)) => (error.to_string(), Instant::now()),
         };
         tracing::debug!(why = %lost, "change notification lost");
-        table.all().iter().for_each(|subscription| subscription.stale(&lost));
+        table.all().iter().for_each(|subscription| subscription.stale_since(heard, &lost));
         if begun.elapsed() >= limits.back_off {
             backoff.reset();
         }
@@ -83,7 +83,7 @@ type Socket = WebSocketStream<Stream>;
 
 enum Refusal {
     Token(Token),
-    Other(Error),
+    Other(CallError),
 }
 
 /// A connection on which the service accepted our token.
@@ -91,14 +91,14 @@ async fn connect(service: &Service, spoiled: Option<&Token>, limits: &Limits) ->
     let Opened { stream, url, token, place } = service.open(PATH, spoiled).await.map_err(Refusal::Other)?;
     let scheme = if url.is_secure() { "wss" } else { "ws" };
     let request = format!("{scheme}://{}/{PATH}", url.authority()).into_client_request();
-    let request = request.map_err(|error| Refusal::Other(Error::bad_call(&place, &error)))?;
+    let request = request.map_err(|error| Refusal::Other(CallError::bad_call(&place, &error)))?;
     let config = WebSocketConfig::default()
         .read_buffer_size(16 << 10)
         .write_buffer_size(0)
         .max_write_buffer_size(1 << 20)
         .max_message_size(Some(limits.frame))
         .max_frame_size(Some(limits.frame));
-    let silent = || Refusal::Other(Error::unreachable(&place, &"silent while change notification was asked for"));
+    let silent = || Refusal::Other(CallError::unreachable(&place, &"silent while change notification was asked for"));
     let upgraded = within(limits.connect, client_async_with_config(request, stream, Some(config))).await;
     let (mut socket, _) = upgraded.ok_or_else(silent)?.map_err(|error| Refusal::Other(wrong(&place, &error)))?;
     let introduce = async {
@@ -111,22 +111,22 @@ async fn connect(service: &Service, spoiled: Option<&Token>, limits: &Limits) ->
         Message::Text(text) if text.as_str() == "401" => Err(Refusal::Token(token)),
         other => {
             let said = shown(&other.into_data());
-            Err(Refusal::Other(Error::bad_answer(&place, &format_args!("it answers a token with {said:?}"))))
+            Err(Refusal::Other(CallError::bad_answer(&place, &format_args!("it answers a token with {said:?}"))))
         }
     }
 }
 
-fn wrong(place: &Place, error: &tungstenite::Error) -> Error {
+fn wrong(place: &Place, error: &tungstenite::Error) -> CallError {
     match error {
         tungstenite::Error::Io(_) | tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => {
-            Error::unreachable(place, error)
+            CallError::unreachable(place, error)
         }
-        tungstenite::Error::Http(answer) => Error::Refused {
+        tungstenite::Error::Http(answer) => CallError::Refused {
             place: place.clone(),
             status: answer.status().as_u16(),
             text: shown(answer.body().as_deref().unwrap_or_default()),
         },
-        other => Error::bad_answer(place, other),
+        other => CallError::bad_answer(place, other),
     }
 }
 
@@ -144,6 +144,8 @@ struct Session<'a> {
     closing: BTreeSet<Uuid>,
     /// Refused ones, and when they are asked for again.
     refused: BTreeMap<u64, (Backoff, Instant)>,
+    /// What of the table was compared.
+    compared: Option<u64>,
     heard: Instant,
     ping: Instant,
 }
@@ -165,13 +167,14 @@ impl<'a> Session<'a> {
             ids: BTreeSet::new(),
             closing: BTreeSet::new(),
             refused: BTreeMap::new(),
+            compared: None,
             heard: now,
             ping: now + limits.ping,
         }
     }
 
-    /// Until the connection is lost; why it is.
-    async fn run(mut self) -> String {
+    /// Until the connection is lost; why it is, and when the service was heard last: what it told may be over since then.
+    async fn run(mut self) -> (String, Instant) {
         loop {
             let table = self.table;
             let changed = table.changed();
@@ -180,14 +183,19 @@ impl<'a> Session<'a> {
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                return error.to_string();
+                return (error.to_string(), self.heard);
             }
+            // A service that sends without pause must not keep the thread to itself.
+            smol::future::yield_now().await;
         }
     }
 
     /// Asks for what is wanted and was not asked for, and ends what is not wanted any more.
-    async fn reconcile(&mut self) -> Result<(), Error> {
-        let now = Instant::now();
+    async fn reconcile(&mut self) -> Result<(), CallError> {
+        let (now, version) = (Instant::now(), self.table.version());
+        if self.compared == Some(version) && self.again().is_none_or(|again| again > now) {
+            return Ok(());
+        }
         let over: Vec<Uuid> =
             self.asked.iter().filter(|(_, asked)| !self.table.wants(asked.id())).map(|(uuid, _)| *uuid).collect();
         for uuid in over {
@@ -205,37 +213,41 @@ impl<'a> Session<'a> {
             self.ids.insert(id);
             self.asked.insert(uuid, subscription);
         }
+        self.compared = Some(version);
         Ok(())
     }
 
-    async fn close(&mut self, uuid: Uuid) -> Result<(), Error> {
+    /// When a refused subscription is to be asked for again.
+    fn again(&self) -> Option<Instant> {
+        self.refused.iter().filter(|(id, _)| !self.ids.contains(id)).map(|(_, (_, again))| *again).min()
+    }
+
+    async fn close(&mut self, uuid: Uuid) -> Result<(), CallError> {
         if let Some(subscription) = self.asked.remove(&uuid) {
             self.ids.remove(&subscription.id());
         }
         if self.closing.len() >= MOST_CLOSING {
-            return Err(Error::bad_answer(&self.place, &"it confirms no closed subscription"));
+            return Err(CallError::bad_answer(&self.place, &"it confirms no closed subscription"));
         }
         self.closing.insert(uuid);
         self.send(&Request::Close { uuid }).await
     }
 
-    async fn send(&mut self, request: &Request) -> Result<(), Error> {
-        let text = serde_json::to_string(request).map_err(|error| Error::bad_call(&self.place, &error))?;
+    async fn send(&mut self, request: &Request) -> Result<(), CallError> {
+        let text = serde_json::to_string(request).map_err(|error| CallError::bad_call(&self.place, &error))?;
         self.write(Message::text(text)).await
     }
 
-    async fn write(&mut self, message: Message) -> Result<(), Error> {
+    async fn write(&mut self, message: Message) -> Result<(), CallError> {
         match within(self.limits.read, self.socket.send(message)).await {
             Some(sent) => sent.map_err(|error| wrong(&self.place, &error)),
-            None => Err(Error::unreachable(&self.place, &"it reads nothing")),
+            None => Err(CallError::unreachable(&self.place, &"it reads nothing")),
         }
     }
 
     /// Waits for whatever comes first, and does what is due.
-    async fn step(&mut self, changed: event_listener::EventListener) -> Result<(), Error> {
-        let now = Instant::now();
-        let again = self.refused.values().map(|(_, again)| *again).filter(|again| *again > now);
-        let due = again.chain([self.ping]).min().unwrap_or(self.ping);
+    async fn step(&mut self, changed: event_listener::EventListener) -> Result<(), CallError> {
+        let due = self.again().map_or(self.ping, |again| again.min(self.ping));
         let frame = async { Step::Frame(self.socket.next().await) };
         let changed = async {
             changed.await;
@@ -251,38 +263,38 @@ impl<'a> Session<'a> {
                 self.take(message).await
             }
             Step::Frame(Some(Err(error))) => Err(wrong(&self.place, &error)),
-            Step::Frame(None) => Err(Error::unreachable(&self.place, &"it closed the connection")),
+            Step::Frame(None) => Err(CallError::unreachable(&self.place, &"it closed the connection")),
             Step::Look => self.keep_alive().await,
         }
     }
 
-    async fn keep_alive(&mut self) -> Result<(), Error> {
+    async fn keep_alive(&mut self) -> Result<(), CallError> {
         let now = Instant::now();
         if now < self.ping {
             return Ok(());
         }
         if now.duration_since(self.heard) > self.limits.ping * 5 / 2 {
-            return Err(Error::unreachable(&self.place, &"it answers no ping"));
+            return Err(CallError::unreachable(&self.place, &"it answers no ping"));
         }
         self.ping = now + self.limits.ping;
         self.write(Message::Ping(bytes::Bytes::new())).await
     }
 
-    async fn take(&mut self, message: Message) -> Result<(), Error> {
+    async fn take(&mut self, message: Message) -> Result<(), CallError> {
         let text = match message {
             Message::Text(text) => text,
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
-            Message::Close(_) => return Err(Error::unreachable(&self.place, &"it closed the connection")),
+            Message::Close(_) => return Err(CallError::unreachable(&self.place, &"it closed the connection")),
             Message::Binary(_) | Message::Frame(_) => {
-                return Err(Error::bad_answer(&self.place, &"a frame that is no text"));
+                return Err(CallError::bad_answer(&self.place, &"a frame that is no text"));
             }
         };
         let update: Update = serde_json::from_str(text.as_str())
-            .map_err(|error| Error::bad_answer(&self.place, &format_args!("a frame that is no update: {error}")))?;
+            .map_err(|error| CallError::bad_answer(&self.place, &format_args!("a frame that is no update: {error}")))?;
         self.update(update).await
     }
 
-    async fn update(&mut self, update: Update) -> Result<(), Error> {
+    async fn update(&mut self, update: Update) -> Result<(), CallError> {
         let uuid = update.uuid;
         if self.closing.contains(&uuid) {
             if update.is_last() {
@@ -291,7 +303,10 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let Some(subscription) = self.asked.get(&uuid).cloned() else {
-            return Err(Error::bad_answer(&self.place, &format_args!("an update of {uuid}, which nobody asked for")));
+            return Err(CallError::bad_answer(
+                &self.place,
+                &format_args!("an update of {uuid}, which nobody asked for"),
+            ));
         };
         let path = subscription.path();
         if update.is_last() {

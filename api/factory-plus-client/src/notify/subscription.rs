@@ -90,10 +90,15 @@ impl Subscription {
 
     /// It does not follow any more, or still not.
     pub(crate) fn stale(&self, reason: &str) {
+        self.stale_since(Instant::now(), reason);
+    }
+
+    /// The same, and did not since then already.
+    pub(crate) fn stale_since(&self, since: Instant, reason: &str) {
         self.change(|known| {
             let since = match &known.state {
                 State::Stale { since, .. } => *since,
-                _ => Instant::now(),
+                _ => since,
             };
             known.state = State::Stale { since, reason: reason.into() };
         });

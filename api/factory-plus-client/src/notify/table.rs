@@ -18,6 +18,8 @@ pub(crate) struct Table {
 struct Wanted {
     by_id: BTreeMap<u64, Arc<Subscription>>,
     next: u64,
+    /// Counts changes.
+    version: u64,
 }
 
 impl Table {
@@ -32,6 +34,7 @@ impl Table {
         let subscription = Arc::new(Subscription::new(wanted.next, want, &self.limits));
         if wanted.by_id.len() < self.limits.subscriptions {
             wanted.by_id.insert(subscription.id(), Arc::clone(&subscription));
+            wanted.version += 1;
             drop(wanted);
             self.changed.notify(usize::MAX);
         } else {
@@ -43,13 +46,21 @@ impl Table {
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        if self.lock().by_id.remove(&id).is_some() {
+        let mut wanted = self.lock();
+        if wanted.by_id.remove(&id).is_some() {
+            wanted.version += 1;
+            drop(wanted);
             self.changed.notify(usize::MAX);
         }
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Subscription>> {
         self.lock().by_id.values().cloned().collect()
+    }
+
+    /// Another number after each change.
+    pub(crate) fn version(&self) -> u64 {
+        self.lock().version
     }
 
     pub(crate) fn is_empty(&self) -> bool {
