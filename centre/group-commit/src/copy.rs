@@ -12,8 +12,6 @@ use crate::CopyError;
 use crate::file::definition;
 use crate::lock::beside;
 
-/// Writes what a transaction sees to `path`, durably. An existing file is replaced at the end, as a whole.
-pub(crate) fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) -> Result<(), CopyError> {
 /// What the file held at one moment. Writes go on meanwhile; what they replace stays in the file as long as this is there.
 pub struct Moment {
     seen: ReadTransaction,

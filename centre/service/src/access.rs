@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchkey_factory_plus::grants::{Access, allows};
 use latchkey_factory_plus::Uuid;
-use latchkey_factory_plus_client::acl::{Follower, Settings};
+use latchkey_factory_plus::grants::{Access, allows};
 use latchkey_factory_plus_client::Client;
+use latchkey_factory_plus_client::acl::{Follower, Settings};
 use latchkey_http_server::{Authenticated, Refusal};
 use serde::Deserialize;
 
@@ -28,6 +28,12 @@ pub struct AccessConfig {
 pub struct AccessLists {
     root: Option<Arc<str>>,
     follower: Follower,
+}
+
+impl std::fmt::Debug for AccessLists {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessLists").field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 /// What one caller may do.
