@@ -18,6 +18,7 @@ use crate::Uuid;
 use crate::cluster::Host;
 
 /// An edge cluster: what was asked for, how far its set-up is, and what its edge says.
+#[expect(clippy::struct_excessive_bools, reason = "four facts that do not depend on each other, as programs read them")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
     /// Its name.

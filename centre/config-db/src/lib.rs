@@ -4,7 +4,8 @@
 //! 2. [`operation`]: what can be asked, what each needs of its [`Caller`], and what comes back, with the status of HTTP.
 //! 3. [`ConfigDb`]: the running database. It reads from memory, writes in groups to an [`Engine`](engine::Engine), and tells
 //!    [`watch`]ers.
-//! 4. [`paths`]: what paths and methods mean, for a layer of HTTP above.
+//! 4. [`paths`]: what paths and methods mean.
+//! 5. [`server`]: the same over HTTP; [`run`]: the program, by its [`config`].
 //!
 //! The contract is that of the AMRC Connectivity Stack's ConfigDB, version 2 and what is left of version 1. Deliberately other:
 //!
@@ -18,6 +19,7 @@
 //!   nothing.
 
 pub mod access;
+pub mod config;
 mod database;
 mod dump;
 pub mod engine;
@@ -27,7 +29,9 @@ pub mod operation;
 mod patch;
 pub mod paths;
 mod query;
+mod run;
 mod schema;
+pub mod server;
 pub mod watch;
 
 pub use access::Caller;
@@ -37,3 +41,4 @@ pub use latchkey_factory_plus::Uuid;
 pub use model::{Depth, Entry, Json, JsonError, LONGEST_JSON, Model, Mutation, Object};
 pub use operation::{Answer, Outcome, Preconditions, PreconditionsError, Read, Refusal, Write};
 pub use query::{Query, QueryError};
+pub use run::run;
