@@ -5,11 +5,13 @@
 //! 3. [`cluster`]: the entries about edge clusters, field by field.
 //! 4. [`grants`]: permissions, targets and access control lists, as services ask for them.
 //! 5. [`notify`]: the frames of change notification.
+//! 6. [`manager`]: what the cluster manager says.
 //!
 //! No I/O. The contract is that of the AMRC Connectivity Stack: its programs work against these, too.
 
 pub mod cluster;
 pub mod grants;
+pub mod manager;
 mod name;
 pub mod notify;
 mod uuid;

@@ -36,6 +36,9 @@ pub mod application {
     pub const EDGE_AGENT_CONFIG: Uuid = Uuid::constant("aac6f843-cfee-4683-b121-6943bfdf9173");
     /// MQTT permission template: which topics a permission means.
     pub const MQTT_PERMISSION_TEMPLATE: Uuid = Uuid::constant("1266ddf1-156c-4266-9808-d6949418b185");
+    /// Write scope: the permission that also allows writing an application's entries, object by object. Ours, not the
+    /// original's.
+    pub const WRITE_SCOPE: Uuid = Uuid::constant("e90b0d13-5035-4e24-9f28-8a083a48ccbb");
     /// Command definition.
     pub const COMMAND_DEFINITION: Uuid = Uuid::constant("60e99f28-67fe-4344-a6ab-b1edb8b8e810");
 }

@@ -1,5 +1,6 @@
 //! A copy of the file at one moment, while it is written.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -11,8 +12,30 @@ use crate::CopyError;
 use crate::file::definition;
 use crate::lock::beside;
 
-/// Writes what a transaction sees to `path`, durably. An existing file is replaced at the end, as a whole.
-pub(crate) fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) -> Result<(), CopyError> {
+/// What the file held at one moment. Writes go on meanwhile; what they replace stays in the file as long as this is there.
+pub struct Moment {
+    seen: ReadTransaction,
+    tables: &'static [&'static str],
+}
+
+impl Moment {
+    pub(crate) const fn of(seen: ReadTransaction, tables: &'static [&'static str]) -> Self {
+        Self { seen, tables }
+    }
+
+    /// Writes it to a file (mode 0600), durably. An existing file is replaced at the end, as a whole. Blocks.
+    pub fn write_to(&self, path: impl AsRef<Path>) -> Result<(), CopyError> {
+        copy(&self.seen, self.tables, path.as_ref())
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Moment").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) -> Result<(), CopyError> {
     let unfinished = beside(path, ".unfinished");
     // What a copy left that did not end. Two copies to one path at once end with an error of one of them.
     if let Err(error) = fs::remove_file(&unfinished)

@@ -5,11 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use async_channel::{Receiver, Sender, TrySendError, bounded};
-use redb::ReadableDatabase;
-
-use crate::copy::copy;
 use crate::{Change, CopyError, DurableFile, OpenError, WriteError};
+use async_channel::{Receiver, Sender, TrySendError, bounded};
 
 /// How many writes may wait for the disk; more are refused.
 pub const WAITING_WRITES: usize = 4096;
@@ -155,17 +152,13 @@ fn size(changes: &[Change]) -> usize {
 
 /// Takes the moment here, in the order of writes; the copying itself has a thread of its own.
 fn start_copy(file: &mut DurableFile, path: PathBuf, done: &Sender<Result<(), CopyError>>) {
-    let tables = file.tables();
-    let moment = file
-        .working()
-        .map_err(|error| CopyError::Storage(error.to_string()))
-        .and_then(|database| database.begin_read().map_err(|error| CopyError::Storage(error.to_string())));
     let at = path.clone();
+    let moment = file.moment().map_err(|error| CopyError::Storage(error.to_string()));
     let started = moment.and_then(|moment| {
         let done = done.clone();
         thread::Builder::new()
             .name("copy".into())
-            .spawn(move || drop(done.try_send(copy(&moment, tables, &path))))
+            .spawn(move || drop(done.try_send(moment.write_to(path))))
             .map_err(CopyError::io("start a thread for", at))
     });
     if let Err(error) = started {

@@ -11,7 +11,7 @@ use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::lock::Lock;
-use crate::{Change, OpenError, WriteError};
+use crate::{Change, Moment, OpenError, WriteError};
 
 /// Who reads a file's entries when it is opened: table, key, value; an error refuses the file.
 pub(crate) type Reader<'a> = &'a mut dyn FnMut(&'static str, &[u8], &[u8]) -> Result<(), String>;
@@ -101,8 +101,14 @@ impl DurableFile {
         }
     }
 
+    /// What was acknowledged up to now, to be copied.
+    pub fn moment(&mut self) -> Result<Moment, WriteError> {
+        let seen = self.working()?.begin_read().map_err(|error| failed(&error.into()))?;
+        Ok(Moment::of(seen, self.tables))
+    }
+
     /// The database as it was last acknowledged, opened anew after a failure.
-    pub(crate) fn working(&mut self) -> Result<Arc<Database>, WriteError> {
+    fn working(&mut self) -> Result<Arc<Database>, WriteError> {
         if let Some(database) = &self.database {
             return Ok(Arc::clone(database));
         }

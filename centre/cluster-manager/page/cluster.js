@@ -1,0 +1,91 @@
+// One cluster: how far its setup is, the command that bootstraps it, its hosts, and what can be done to it.
+
+import { make, show, update, announce, ago } from "./dom.js";
+import { summary, SILENT } from "./list.js";
+import { commandPanel } from "./command.js";
+import { deployForm, sealForm, removal } from "./actions.js";
+
+const STEPS = [
+  ["address", "Sparkplug address"],
+  ["accounts", "Accounts"],
+  ["repository", "Repository"],
+  ["ready", "Ready"],
+];
+
+export function clusterView(state, uuid) {
+  const head = make("div");
+  const hosts = make("div");
+  const found = () => state.clusters.get(uuid);
+  const command = commandPanel(state, uuid);
+  const actions = make("div", {}, deployForm(state, uuid), sealForm(state, uuid), removal(state, uuid));
+  let said = "";
+  show(found()?.name ?? "Cluster", head, command.element, hosts, actions);
+
+  function changed() {
+    const cluster = found();
+    const gone = !cluster || cluster.phase === "deleted";
+    command.element.hidden = gone || !cluster.ready;
+    actions.hidden = !cluster;
+    if (!cluster) {
+      const text = state.complete ? "There is no such cluster (any more)." : "Loading…";
+      return update(head, make("p", {}, text), make("p", {}, make("a", { href: "#/" }, "All clusters")));
+    }
+    document.querySelector("h1").textContent = cluster.name;
+    const { text, kind, moving } = summary(cluster);
+    if (said !== text) announce(`${cluster.name}: ${text}`);
+    said = text;
+    update(head, make("p", { class: `${kind}${moving ? " moving" : ""}` }, text), problem(cluster), steps(cluster), facts(state, uuid, cluster));
+    update(hosts, gone ? null : hostList(cluster));
+    command.changed(cluster);
+    for (const part of actions.children) part.changed?.(cluster);
+  }
+
+  const tick = setInterval(changed, 10000);
+  return { changed, left: () => (clearInterval(tick), command.left()) };
+}
+
+function problem(cluster) {
+  if (!cluster.error) return null;
+  return make("div", { class: "panel" }, make("p", { class: "bad" }, cluster.error.message), make("p", {}, cluster.error.fix), make("p", { class: "quiet" }, `Try ${cluster.attempt}, ${ago(cluster.error.at)}; it goes on by itself.`));
+}
+
+function steps(cluster) {
+  if (cluster.ready || ["deleting", "deleted"].includes(cluster.phase)) return null;
+  const at = STEPS.findIndex(([phase]) => phase === cluster.phase);
+  const items = STEPS.map(([, text], index) => {
+    const done = index < at;
+    const mark = done ? "✓" : index === at ? "…" : "·";
+    const words = done ? "done" : index === at ? "now" : "later";
+    return make("li", { class: done ? "good" : index === at ? "wait" : "quiet" }, make("span", { "aria-hidden": "true" }, `${mark} `), text, make("span", { class: "unseen" }, `: ${words}`));
+  });
+  return make("ol", { class: "steps", "aria-label": "Setup" }, items);
+}
+
+function facts(state, uuid, cluster) {
+  const rows = [
+    ["Sparkplug group", cluster.group],
+    ["Namespace", cluster.namespace],
+    ["Helm chart", `${state.charts.get(cluster.chart) ?? cluster.chart}${cluster.bare ? " (bare)" : ""}`],
+    ["UUID", uuid],
+    cluster.heartbeat ? ["Heard of", ago(cluster.heartbeat)] : null,
+  ];
+  return make("dl", {}, rows.filter(Boolean).flatMap(([term, value]) => [make("dt", {}, term), make("dd", {}, value)]));
+}
+
+function hostList(cluster) {
+  if (!cluster.bootstrapped) return null;
+  const silent = cluster.heartbeat && Date.now() - cluster.heartbeat > SILENT;
+  const columns = ["Host", "State", "Role", "Kubernetes", "Operating system", "Architecture", "Taint"];
+  const rows = cluster.hosts.map((host) => {
+    const [state, kind] = silent ? ["Stale", "wait"] : host.ready === false ? ["Offline", "bad"] : ["Online", "good"];
+    const cells = [host.hostname, make("span", { class: kind }, state), host.control_plane ? "Control plane" : "Worker", host.k8s_version, host.os_version ?? "–", host.arch, host.specialised ?? "–"];
+    return make("tr", { role: "row" }, cells.map((cell, index) => make("td", { role: "cell", "data-label": columns[index] }, cell)));
+  });
+  return [
+    make("h2", { id: "hosts" }, "Hosts"),
+    silent ? make("p", { class: "wait" }, "The edge has not reported for a while: this list is as old as its last report.") : null,
+    cluster.hosts.length
+      ? make("table", { role: "table", "aria-labelledby": "hosts" }, make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, columns.map((text) => make("th", { role: "columnheader", scope: "col" }, text)))), make("tbody", { role: "rowgroup" }, rows))
+      : make("p", {}, "The edge reports no hosts."),
+  ].filter(Boolean);
+}

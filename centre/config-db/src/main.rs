@@ -1,0 +1,7 @@
+//! `latchkey-config-db`: see the library for everything, and `--help` for the rest.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    latchkey_config_db::run(std::env::args_os())
+}

@@ -1,0 +1,270 @@
+//! What the operator decides about a centre, once.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus_client::BaseUrl;
+use latchkey_http_server::Realm;
+use serde::{Deserialize, Serialize};
+
+/// The services of ours, in the order in which they start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Program {
+    /// Who is who, and what each may do.
+    Auth,
+    /// The configuration database.
+    ConfigDb,
+    /// Where each service is.
+    Directory,
+    /// Repositories of clusters and charts.
+    GitServer,
+    /// Sets clusters up; its page is the operator's.
+    ClusterManager,
+}
+
+impl Program {
+    /// All, in the order in which they start.
+    pub const ALL: [Self; 5] = [Self::Auth, Self::ConfigDb, Self::Directory, Self::GitServer, Self::ClusterManager];
+
+    /// The name of the directory and of the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::ConfigDb => "config-db",
+            Self::Directory => "directory",
+            Self::GitServer => "git-server",
+            Self::ClusterManager => "cluster-manager",
+        }
+    }
+
+    /// The program's file name.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Auth => "latchkey-auth",
+            Self::ConfigDb => "latchkey-config-db",
+            Self::Directory => "latchkey-directory",
+            Self::GitServer => "latchkey-git-server",
+            Self::ClusterManager => "latchkey-cluster-manager",
+        }
+    }
+
+    /// Its principal, without realm.
+    pub const fn account(self) -> &'static str {
+        match self {
+            Self::Auth => "sv1auth",
+            Self::ConfigDb => "sv1configdb",
+            Self::Directory => "sv1directory",
+            Self::GitServer => "sv1git",
+            Self::ClusterManager => "sv1clusters",
+        }
+    }
+
+    /// What the directory knows it by.
+    pub const fn service(self) -> Uuid {
+        match self {
+            Self::Auth => uuids::service::AUTH,
+            Self::ConfigDb => uuids::service::CONFIG_DB,
+            Self::Directory => uuids::service::DIRECTORY,
+            Self::GitServer => uuids::service::GIT,
+            Self::ClusterManager => uuids::service::CLUSTER_MANAGER,
+        }
+    }
+}
+
+/// What `centre.json` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// The form of this file: 1.
+    pub schema: u32,
+    /// The Kerberos realm, such as `FACTORY.EXAMPLE`.
+    pub realm: String,
+    /// What every cluster's Sparkplug group begins with.
+    pub organisation: String,
+    /// The host name or address in URLs and certificates: what clients reach this machine by.
+    pub host: String,
+    /// Serve without TLS.
+    #[serde(default)]
+    pub insecure: bool,
+    /// Where everything listens.
+    pub places: Places,
+}
+
+/// Where everything listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Places {
+    /// The authorisation service.
+    pub auth: Place,
+    /// The configuration database.
+    pub config_db: Place,
+    /// The directory.
+    pub directory: Place,
+    /// The git server.
+    pub git_server: Place,
+    /// The cluster manager and its page.
+    pub cluster_manager: Place,
+    /// The MQTT broker.
+    pub broker: SocketAddr,
+    /// The KDC, by TCP and UDP.
+    pub kdc: SocketAddr,
+    /// The KDC's administration.
+    pub kadmin: SocketAddr,
+    /// Where passwords are changed.
+    pub kpasswd: SocketAddr,
+}
+
+/// Where one of our services listens, and what it is reached by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Address and port.
+    pub listen: SocketAddr,
+    /// `/metrics` and `/healthz`, on a loopback address.
+    pub admin: SocketAddr,
+    /// The origin that clients reach it by.
+    pub url: BaseUrl,
+}
+
+/// Why there is no centre with these parameters.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParametersError {
+    /// A form that this program does not know.
+    #[error("`schema` is {0}; this program knows schema 1")]
+    Schema(u32),
+    /// No realm.
+    #[error("`realm` is {0:?}; a realm is written in capitals, such as FACTORY.EXAMPLE")]
+    Realm(String),
+    /// No prefix of Sparkplug groups.
+    #[error("`organisation` is {0:?}; it has letters, digits, `_` and `-`, and 1 to 31 of them")]
+    Organisation(String),
+    /// No host.
+    #[error("`host` is {0:?}; it is a host name or an IP address")]
+    Host(String),
+    /// TLS or not, and a URL says otherwise.
+    #[error("{url} does not fit `\"insecure\": {insecure}`")]
+    Scheme {
+        /// The URL.
+        url: BaseUrl,
+        /// What the file says.
+        insecure: bool,
+    },
+    /// No port is left for all that listens.
+    #[error("the first port is {0}; it must be between 1024 and 65400")]
+    Port(u16),
+}
+
+/// The first port of a centre on a laptop.
+pub const FIRST_PORT: u16 = 8440;
+
+impl Parameters {
+    /// A centre on the loopback address of this machine, on ports from `first` on.
+    pub fn on_loopback(realm: &str, organisation: &str, insecure: bool, first: u16) -> Result<Self, ParametersError> {
+        if !(1024..=65400).contains(&first) {
+            return Err(ParametersError::Port(first));
+        }
+        let at = |offset: u16| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), first + offset);
+        let host = "localhost";
+        let scheme = if insecure { "http" } else { "https" };
+        let place = |offset: u16| -> Result<Place, ParametersError> {
+            let url = format!("{scheme}://{host}:{}", first + offset);
+            let url = url.parse().map_err(|_| ParametersError::Host(host.into()))?;
+            Ok(Place { listen: at(offset), admin: at(offset + 10), url })
+        };
+        let places = Places {
+            cluster_manager: place(0)?,
+            directory: place(1)?,
+            config_db: place(2)?,
+            auth: place(3)?,
+            git_server: place(4)?,
+            broker: at(5),
+            kdc: at(6),
+            kadmin: at(7),
+            kpasswd: at(8),
+        };
+        let parameters =
+            Self { schema: 1, realm: realm.into(), organisation: organisation.into(), host: host.into(), insecure, places };
+        parameters.check()?;
+        Ok(parameters)
+    }
+
+    /// Whether there can be a centre with these.
+    pub fn check(&self) -> Result<(), ParametersError> {
+        if self.schema != 1 {
+            return Err(ParametersError::Schema(self.schema));
+        }
+        let capitals = self.realm.bytes().all(|byte| !byte.is_ascii_lowercase());
+        if !capitals || Realm::parse(&self.realm).is_err() {
+            return Err(ParametersError::Realm(self.realm.clone()));
+        }
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if !(1..=31).contains(&self.organisation.len()) || !self.organisation.bytes().all(plain) {
+            return Err(ParametersError::Organisation(self.organisation.clone()));
+        }
+        let host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':');
+        if !(1..=253).contains(&self.host.len()) || !self.host.bytes().all(host) {
+            return Err(ParametersError::Host(self.host.clone()));
+        }
+        let odd = Program::ALL.into_iter().map(|program| &self.place(program).url).find(|url| url.is_secure() == self.insecure);
+        match odd {
+            Some(url) => Err(ParametersError::Scheme { url: url.clone(), insecure: self.insecure }),
+            None => Ok(()),
+        }
+    }
+
+    /// Where a service of ours is.
+    pub const fn place(&self, program: Program) -> &Place {
+        match program {
+            Program::Auth => &self.places.auth,
+            Program::ConfigDb => &self.places.config_db,
+            Program::Directory => &self.places.directory,
+            Program::GitServer => &self.places.git_server,
+            Program::ClusterManager => &self.places.cluster_manager,
+        }
+    }
+
+    /// A principal of this realm.
+    pub fn principal(&self, name: &str) -> String {
+        format!("{name}@{}", self.realm)
+    }
+
+    /// The hosts that our services' certificate is for, each once.
+    pub fn hosts(&self) -> Vec<String> {
+        let mut hosts = vec![self.host.clone()];
+        hosts.extend(Program::ALL.into_iter().map(|program| self.place(program).url.host().to_owned()));
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_centre_on_a_laptop_listens_on_loopback_alone() {
+        let parameters = Parameters::on_loopback("FACTORY.EXAMPLE", "ACME", false, FIRST_PORT).unwrap();
+        for program in Program::ALL {
+            let place = parameters.place(program);
+            assert!(place.listen.ip().is_loopback() && place.admin.ip().is_loopback() && place.url.is_secure());
+        }
+        assert_eq!(parameters.hosts(), ["localhost"]);
+        let text = serde_json::to_string(&parameters).unwrap();
+        assert_eq!(serde_json::from_str::<Parameters>(&text).unwrap(), parameters);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_field() {
+        let refused = |realm: &str, organisation: &str, port| Parameters::on_loopback(realm, organisation, true, port).unwrap_err();
+        assert!(matches!(refused("factory", "A", 8440), ParametersError::Realm(_)));
+        assert!(matches!(refused("A B", "A", 8440), ParametersError::Realm(_)));
+        for organisation in ["", "a b", "a/b", "a+", "#", &"a".repeat(32)] {
+            assert!(matches!(refused("R", organisation, 8440), ParametersError::Organisation(_)));
+        }
+        assert_eq!(refused("R", "A", 80), ParametersError::Port(80));
+        let mut parameters = Parameters::on_loopback("R", "A", true, 8440).unwrap();
+        parameters.insecure = false;
+        assert!(matches!(parameters.check(), Err(ParametersError::Scheme { .. })));
+    }
+}

@@ -1,0 +1,1 @@
+//! The configurations of our services.

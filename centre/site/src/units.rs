@@ -1,0 +1,1 @@
+//! The centre as services of systemd.

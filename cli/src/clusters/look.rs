@@ -1,0 +1,140 @@
+//! `latchkey cluster list`, `latchkey cluster show`.
+
+use std::collections::BTreeMap;
+
+use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::cluster::Host;
+use latchkey_factory_plus::manager::{Cluster, Phase};
+use serde::Serialize;
+
+use super::reach::Centre;
+use crate::arguments::Arguments;
+use crate::clock::now;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::node::block_on;
+use crate::output::{Output, Report, Style, Table, pairs, printable};
+
+/// How old a report of an edge may be before the edge counts as silent, in milliseconds: edges report each minute.
+const SILENT_MS: u64 = 180_000;
+
+pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let centre = Centre::of(arguments)?;
+    output.waiting("asking the centre");
+    let clusters = block_on(centre.clusters())?;
+    output.report(&ListReport { clusters, now: now_ms() })
+}
+
+/// All clusters of a centre.
+#[derive(Serialize)]
+struct ListReport {
+    clusters: BTreeMap<Uuid, Cluster>,
+    #[serde(skip)]
+    now: u64,
+}
+
+impl Report for ListReport {
+    fn text(&self, _: Style) -> String {
+        if self.clusters.is_empty() {
+            return "The centre has no clusters: `latchkey cluster new` makes one.\n".to_owned();
+        }
+        let mut table = Table::new(&["NAME", "GROUP", "STATE"]);
+        let mut sorted: Vec<_> = self.clusters.values().collect();
+        sorted.sort_by(|one, other| one.name.cmp(&other.name));
+        for cluster in sorted {
+            table.row([printable(&cluster.name), printable(&cluster.group), state(cluster, self.now)]);
+        }
+        table.to_string()
+    }
+}
+
+pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let centre = Centre::of(arguments)?;
+    output.waiting("asking the centre");
+    let (uuid, cluster) = block_on(centre.cluster(arguments))?;
+    output.report(&ClusterReport { uuid, cluster })
+}
+
+/// One cluster.
+#[derive(Serialize)]
+pub(super) struct ClusterReport {
+    pub(super) uuid: Uuid,
+    #[serde(flatten)]
+    pub(super) cluster: Cluster,
+}
+
+impl Report for ClusterReport {
+    fn text(&self, _: Style) -> String {
+        let cluster = &self.cluster;
+        let bare = if cluster.bare { " (bare)" } else { "" };
+        let mut lines = vec![
+            ("name", printable(&cluster.name)),
+            ("UUID", self.uuid.to_string()),
+            ("state", state(cluster, now_ms())),
+            ("group", printable(&cluster.group)),
+            ("namespace", printable(&cluster.namespace)),
+            ("chart", format!("{}{bare}", cluster.chart)),
+            ("secrets", if cluster.sealing { "can be sealed" } else { "cannot be sealed yet" }.to_owned()),
+        ];
+        if let Some(problem) = &cluster.error {
+            lines.push(("fix", printable(&problem.fix)));
+        }
+        let mut text = pairs(&lines);
+        if !cluster.hosts.is_empty() {
+            let mut table = Table::new(&["HOST", "STATE", "ROLE", "KUBERNETES", "ARCH", "TAINT"]);
+            for host in &cluster.hosts {
+                table.row(row(host, silent(cluster, now_ms())));
+            }
+            text.push('\n');
+            text.push_str(&table.to_string());
+        }
+        text
+    }
+}
+
+fn row(host: &Host, silent: bool) -> [String; 6] {
+    let state = match (silent, host.ready) {
+        (true, _) => "stale",
+        (false, Some(false)) => "offline",
+        (false, _) => "online",
+    };
+    let role = if host.control_plane { "control-plane" } else { "worker" };
+    let taint = host.specialised.as_deref().unwrap_or("-");
+    [
+        printable(&host.hostname),
+        state.to_owned(),
+        role.to_owned(),
+        printable(&host.k8s_version),
+        printable(&host.arch),
+        printable(taint),
+    ]
+}
+
+fn silent(cluster: &Cluster, now: u64) -> bool {
+    cluster.heartbeat.is_some_and(|heartbeat| now.saturating_sub(heartbeat) > SILENT_MS)
+}
+
+/// The state of a cluster in a few words.
+pub(super) fn state(cluster: &Cluster, now: u64) -> String {
+    if let Some(problem) = &cluster.error {
+        return format!("stuck: {}", printable(&problem.message));
+    }
+    match cluster.phase {
+        Phase::Refused => "refused".to_owned(),
+        Phase::Accounts => "making its address and accounts".to_owned(),
+        Phase::Repository => "making its repository".to_owned(),
+        Phase::Deleting => "being deleted".to_owned(),
+        Phase::Deleted => "deleted; its accounts are disabled".to_owned(),
+        Phase::Decommissioning => "being decommissioned".to_owned(),
+        Phase::Ready if !cluster.bootstrapped => "ready to be bootstrapped".to_owned(),
+        Phase::Ready if silent(cluster, now) => "silent".to_owned(),
+        Phase::Ready => {
+            let ready = cluster.hosts.iter().filter(|host| host.ready != Some(false)).count();
+            format!("{ready} of {} hosts ready", cluster.hosts.len())
+        }
+    }
+}
+
+pub(super) fn now_ms() -> u64 {
+    now() * 1000
+}

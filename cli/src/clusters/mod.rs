@@ -1,0 +1,12 @@
+//! `latchkey cluster …`: the edge clusters of a centre. Everything goes through the centre's public interfaces.
+
+mod change;
+mod link;
+mod look;
+mod reach;
+mod seal;
+
+pub(crate) use change::{decommission, delete, new, wait};
+pub(crate) use link::{command, revoke};
+pub(crate) use look::{list, show};
+pub(crate) use seal::seal;
