@@ -7,7 +7,7 @@ use latchkey_auth::api::Method;
 use latchkey_factory_plus::grants::Grant;
 use latchkey_factory_plus::uuids::{permission, service, special};
 use latchkey_factory_plus_client::notify::State;
-use latchkey_factory_plus_client::{Auth, Directory, Error, GrantPattern, Written, acl};
+use latchkey_factory_plus_client::{Auth, CallError, Directory, GrantPattern, Written, acl};
 use latchkey_test_support::{block_on, connect_from, within};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn an_account_is_made_granted_something_and_ended() {
         assert_eq!((me.kerberos.as_deref(), me.uuid), (Some(MANAGER), Some(MANAGER_UUID)));
         auth.put_kerberos(ACCOUNT, "op1flux/North@R").await.unwrap();
         assert_eq!(auth.identity("op1flux/North@R").await.unwrap(), Some(ACCOUNT));
-        assert!(matches!(auth.put_kerberos(MANAGER_UUID, "op1flux/North@R").await, Err(Error::Conflict { .. })));
+        assert!(matches!(auth.put_kerberos(MANAGER_UUID, "op1flux/North@R").await, Err(CallError::Conflict { .. })));
         let (written, uuid) = auth.grant(&pull(MANAGER_UUID)).await.unwrap();
         assert_eq!(written, Written::Created);
         assert_eq!(auth.grant(&pull(MANAGER_UUID)).await.unwrap(), (Written::Replaced, uuid));
@@ -37,7 +37,7 @@ fn an_account_is_made_granted_something_and_ended() {
         assert!(auth.delete_kerberos(ACCOUNT).await.unwrap() && !auth.delete_kerberos(ACCOUNT).await.unwrap());
         assert_eq!(auth.acl("op1flux/North@R").await.unwrap(), []);
         let stranger = Auth::of(&rig.client(READER));
-        assert!(matches!(stranger.acl(MANAGER).await, Err(Error::Forbidden { .. })));
+        assert!(matches!(stranger.acl(MANAGER).await, Err(CallError::Forbidden { .. })));
         assert_eq!(stranger.whoami().await.unwrap(), None);
     });
 }
@@ -51,7 +51,6 @@ fn an_access_list_is_followed_as_it_changes() {
     let mut watch = auth.service().notify().watch(path);
     block_on(async {
         watch.changed().await;
-        eprintln!("{:?}", watch.state());
         assert_eq!((watch.state(), watch.reading().unwrap().body.as_deref()), (State::Fresh, Some(&json!([]))));
         auth.put_kerberos(ACCOUNT, "op1flux/North@R").await.unwrap();
         let (_, uuid) = auth.grant(&pull(special::SELF)).await.unwrap();
