@@ -154,6 +154,7 @@ fn what_cannot_be_watched_is_said_with_its_status() {
             (json!({ "method": "WATCH" }), 400),
             (json!({ "method": "CLOSE" }), 410),
             (json!({ "method": "WATCH", "request": { "url": "v2/panic" } }), 500),
+            (json!({ "method": "SEARCH", "parent": "panic/" }), 500),
         ] {
             let mut request = request;
             request["uuid"] = json!(uuid(2));
