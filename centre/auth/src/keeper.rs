@@ -179,6 +179,13 @@ impl Keeper {
         self.known().heard
     }
 
+    /// How many identities and grants there are.
+    pub fn counts(&self) -> (u64, u64) {
+        let known = self.known();
+        let model = known.state.model();
+        (model.identities().all().count() as u64, model.grants().all().count() as u64)
+    }
+
     /// The classes whose members matter. Principals and permissions that are known as such are none.
     pub fn classes(&self) -> BTreeSet<Uuid> {
         let known = self.known();
