@@ -118,7 +118,8 @@ impl BranchTable {
         if !child.status().await?.success() {
             return Err(BranchError::Damaged);
         }
-        let text = String::from_utf8(text).map_err(|_| BranchError::Damaged)?;
+        // A branch may be called by bytes that are no text; its commit is told all the same.
+        let text = String::from_utf8_lossy(&text);
         let line = |line: &str| line.split_once(' ').map(|(commit, name)| (name.to_owned(), commit.to_owned()));
         text.lines().map(line).collect::<Option<_>>().ok_or(BranchError::Damaged)
     }

@@ -89,3 +89,40 @@ pub(crate) fn kill_group(child: &Child) {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use latchkey_test_support::block_on;
+
+    use super::*;
+
+    fn said(arguments: &[&str]) -> String {
+        let output = block_on(command(GitLimits::default(), arguments).current_dir("/").output()).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_inherited() {
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "there is something that could be");
+        let text = said(&["-c", "alias.environment=!env", "environment"]);
+        let names: BTreeSet<&str> = text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+        // What the shell and git itself add.
+        let added = ["PWD", "OLDPWD", "SHLVL", "_", "GIT_PREFIX", "GIT_CONFIG_PARAMETERS", "GIT_EXEC_PATH"];
+        let ours = |name: &&str| {
+            let own = ["PATH", "LC_ALL", "HOME", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS", "GIT_NO_REPLACE_OBJECTS"];
+            own.contains(name) || name.starts_with("GIT_CONFIG_") || *name == "GIT_HTTP_MAX_REQUEST_BUFFER"
+        };
+        let others: Vec<_> = names.iter().filter(|name| !ours(name) && !added.contains(name)).collect();
+        assert!(others.is_empty(), "{others:?}");
+    }
+
+    #[test]
+    fn every_setting_is_ours() {
+        let text = said(&["config", "--list", "--show-scope"]);
+        assert!(text.lines().count() >= settings(GitLimits::default()).len());
+        assert!(text.lines().all(|line| line.starts_with("command\t")), "{text}");
+    }
+}

@@ -103,7 +103,7 @@ impl GitServer {
                 let authorised = rights::authorise(caller, &self.entries(), &repository, service, step)?;
                 Ok(Reply::Git(self.backend.answer(&authorised, head, body).await?))
             }
-            Target::AllBranches => Ok(json(&self.all_branches(caller).await?)),
+            Target::AllBranches => Ok(json(&self.all_branches(caller).await)),
             Target::Branches(uuid) => Ok(json(&self.branches(caller, uuid).await?)),
             Target::Storage => Ok(json(&self.repositories.list(rights::manage_storage(caller)?)?)),
             Target::DeleteStorage(uuid) => {
@@ -124,17 +124,18 @@ impl GitServer {
         Ok(self.branches.of(uuid).await?)
     }
 
-    /// The same of every repository that the caller may see.
-    ///
-    /// # Errors
-    /// [`ReplyError::Branches`].
-    pub async fn all_branches(&self, caller: Caller<'_>) -> Result<BTreeMap<Uuid, Branches>, ReplyError> {
+    /// The same of every repository that the caller may see. One whose branches cannot be told is left out: it is no reason to
+    /// tell nothing of the others.
+    pub async fn all_branches(&self, caller: Caller<'_>) -> BTreeMap<Uuid, Branches> {
         let seen: Vec<Uuid> = self.entries().iter().filter(|uuid| caller.sees(*uuid)).collect();
         let mut all = BTreeMap::new();
         for uuid in seen {
-            all.insert(uuid, self.branches.of(uuid).await?);
+            match self.branches.of(uuid).await {
+                Ok(branches) => drop(all.insert(uuid, branches)),
+                Err(error) => tracing::warn!(repository = %uuid, %error, "Cannot tell the branches"),
+            }
         }
-        Ok(all)
+        all
     }
 
     /// The repositories whose branches may have moved, from now on.

@@ -149,9 +149,9 @@ fn damaged_objects_are_not_taken() {
     // A tree with a file named `.git`, which a clone would write over its own repository.
     let blob = succeed(git(&copy, &["hash-object", "-w", "README.md"]));
     fs::write(rig.path("tree"), format!("100644 blob {blob}\t.git\n")).unwrap();
-    let mut make = git_command(&copy, &["mktree"]);
-    let made = make.stdin(fs::File::open(rig.path("tree")).unwrap()).output().unwrap();
-    let tree = succeed(made);
+    let mut mktree = git_command(&copy, &["mktree"]);
+    let tree = mktree.stdin(fs::File::open(rig.path("tree")).unwrap()).output().unwrap();
+    let tree = succeed(tree);
     let bad = succeed(git(&copy, &["commit-tree", &tree, "-m", "bad"]));
     let said = fail(git(&copy, &["push", "origin", &format!("{bad}:refs/heads/bad")]));
     assert!(said.contains("hasDotgit"), "{said}");

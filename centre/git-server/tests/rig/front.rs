@@ -149,7 +149,7 @@ async fn plain(reader: BufReader<TcpStream>, length: Option<u64>, sender: &Sende
         match reader.read(&mut buffer).await? {
             0 if total == length => return Ok(()),
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count if sender.send(Ok(buffer[..count].to_vec())).await.is_err() => return Ok(drop(count)),
+            count if sender.send(Ok(buffer[..count].to_vec())).await.is_err() => return Ok(()),
             count => total += count as u64,
         }
     }
@@ -200,7 +200,8 @@ async fn answer(stream: TcpStream, reply: Reply) -> io::Result<()> {
         Reply::Done => say(&stream, 204, "", b"").await,
         Reply::Json(value) => say(&stream, 200, "", value.to_string().as_bytes()).await,
         Reply::Git(mut git) => {
-            let headers: String = git.head.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let headers: Vec<_> = git.head.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let headers = headers.concat();
             let head = format!(
                 "HTTP/1.1 {} X\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n{headers}\r\n",
                 git.head.status

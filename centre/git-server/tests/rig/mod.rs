@@ -3,6 +3,7 @@
     dead_code,
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::needless_pass_by_value,
     reason = "each test binary uses its part; a rig that fails shall fail there"
 )]
 
