@@ -36,6 +36,9 @@ pub mod application {
     pub const EDGE_AGENT_CONFIG: Uuid = Uuid::constant("aac6f843-cfee-4683-b121-6943bfdf9173");
     /// MQTT permission template: which topics a permission means.
     pub const MQTT_PERMISSION_TEMPLATE: Uuid = Uuid::constant("1266ddf1-156c-4266-9808-d6949418b185");
+    /// Write scope: the permission that also allows writing an application's entries, object by object. Ours, not the
+    /// original's.
+    pub const WRITE_SCOPE: Uuid = Uuid::constant("e90b0d13-5035-4e24-9f28-8a083a48ccbb");
     /// Command definition.
     pub const COMMAND_DEFINITION: Uuid = Uuid::constant("60e99f28-67fe-4344-a6ab-b1edb8b8e810");
 }
@@ -164,6 +167,10 @@ pub mod account {
     pub const MQTT: Uuid = Uuid::constant("2f42daeb-4521-4522-8e19-85dfb73db88e");
     /// The central krbkeys operator.
     pub const KRB_KEYS: Uuid = Uuid::constant("a04b4195-7db4-4480-b3f3-4d22c08b96ea");
+    /// The authorisation service's. Ours, not the original's.
+    pub const AUTH: Uuid = Uuid::constant("6f0e5d38-4b7a-4c92-a1d4-2e9b8c7f6a51");
+    /// The cluster manager's. Ours, not the original's.
+    pub const CLUSTER_MANAGER: Uuid = Uuid::constant("b95d1c07-3e84-4f6b-8a20-d47c6e1f9b38");
 }
 
 /// Permissions.
@@ -260,6 +267,10 @@ pub mod permission {
     pub const EDGE_NODE_CONSUMER: Uuid = Uuid::constant("17a64293-b82d-4db4-af4d-63359bb62934");
     /// Write one cluster's status: its target is the cluster. Ours, not the original's.
     pub const WRITE_EDGE_CLUSTER_STATUS: Uuid = Uuid::constant("5b1b2f2e-7d0a-4a51-9d55-3c2f0c6c8e11");
+    /// Write what one object is called: its target is the object. Ours, not the original's.
+    pub const NAME_OBJECT: Uuid = Uuid::constant("0d2c3f64-6d0b-4f0e-9d6c-1a5f5b0f7c42");
+    /// Read all of one Sparkplug group: its target is what has the group's address. Ours, not the original's.
+    pub const READ_GROUP: Uuid = Uuid::constant("c8a4b7f1-92d3-4c1e-8f56-70e1d2b3a496");
 }
 
 /// Objects that mean something to every service.
