@@ -79,7 +79,13 @@ impl TokenBucket {
         }
     }
 
-    fn is_full(&mut self, now: Duration) -> bool {
+    /// Puts back a token that was taken and not used.
+    pub fn give_back(&mut self) {
+        self.level = self.level.saturating_add(TOKEN).min(self.capacity);
+    }
+
+    /// Whether it is as if nothing had ever been taken.
+    pub fn is_full(&mut self, now: Duration) -> bool {
         // Looking fills it.
         let _ = self.look(now);
         self.level >= self.capacity
@@ -112,6 +118,12 @@ impl PeerRates {
         self.sites.bucket(peer.site(), now).look(now)?;
         self.hosts.bucket(peer, now).take(now)?;
         self.sites.bucket(peer.site(), now).take(now)
+    }
+
+    /// Puts back a token of this peer's that was taken and not used.
+    pub fn give_back(&mut self, peer: PeerNetwork, now: Duration) {
+        self.hosts.bucket(peer, now).give_back();
+        self.sites.bucket(peer.site(), now).give_back();
     }
 }
 
@@ -200,6 +212,18 @@ mod tests {
         assert_eq!(bucket.take(SECOND + Duration::from_millis(999)), Err(Wait(Duration::from_millis(1))));
         assert!(bucket.take(SECOND * 2).is_ok());
         assert!(bucket.take(SECOND).is_err(), "time that runs backwards gives nothing");
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again_and_fills_nothing_beyond_the_burst() {
+        let mut rates = PeerRates::new(Rate { per_minute: 1, burst: 2 }, 10);
+        let one = peer("192.0.2.1");
+        for _ in 0..100 {
+            rates.take(one, SECOND).unwrap();
+            rates.give_back(one, SECOND);
+        }
+        rates.give_back(one, SECOND);
+        assert_eq!([(); 3].map(|()| rates.take(one, SECOND).is_ok()), [true, true, false]);
     }
 
     #[test]

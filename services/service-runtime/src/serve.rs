@@ -6,12 +6,13 @@ use crate::program::{self, ProgramError};
 use crate::reload::Reloads;
 use crate::signals::{Asked, SignalStream};
 use smol::channel::{Receiver, Sender};
-use smol::future::FutureExt;
+use smol::future::{FutureExt, pending};
 use smol::net::{TcpListener, TcpStream};
 use smol::{Executor, Timer};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const STOP_SLACK: Duration = Duration::from_secs(1);
 /// Listening, not yet serving.
 #[derive(Debug)]
 pub struct Bound {
-    service: TcpListener,
+    services: Vec<TcpListener>,
     admin: TcpListener,
 }
 
@@ -75,17 +76,46 @@ impl Bound {
     /// # Errors
     /// Names the address that cannot be had.
     pub async fn open(service: SocketAddr, admin: SocketAddr) -> io::Result<Self> {
-        Ok(Self { service: bind(service).await?, admin: bind(admin).await? })
+        Self::open_all(&[service], admin).await
     }
 
-    /// Says on stdout that connections are taken: `READY listen=ADDRESS admin=ADDRESS`. Supervisors and tests wait for
-    /// this line; it has the ports that the kernel chose.
+    /// Opens a listener for each of a service's addresses, and that of the admin pages.
+    ///
+    /// # Errors
+    /// Names the address that cannot be had.
+    pub async fn open_all(services: &[SocketAddr], admin: SocketAddr) -> io::Result<Self> {
+        let mut bound = Self { services: Vec::new(), admin: bind(admin).await? };
+        for address in services {
+            bound.services.push(bind(*address).await?);
+        }
+        Ok(bound)
+    }
+
+    /// Where connections are taken, with the ports that the kernel chose.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.services.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// Where the admin pages are.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn admin_address(&self) -> io::Result<SocketAddr> {
+        self.admin.local_addr()
+    }
+
+    /// Says on stdout that connections are taken: `READY listen=ADDRESS admin=ADDRESS`; several addresses have commas between
+    /// them. Supervisors and tests wait for this line; it has the ports that the kernel chose.
     ///
     /// # Errors
     /// When stdout is closed.
     pub fn say_ready(&self) -> Result<(), ProgramError> {
-        let listen = self.service.local_addr().map_err(ProgramError::running)?;
-        let admin = self.admin.local_addr().map_err(ProgramError::running)?;
+        let listen = self.addresses().map_err(ProgramError::running)?;
+        let listen = listen.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+        let admin = self.admin_address().map_err(ProgramError::running)?;
         tracing::info!(address = %listen, %admin, version = env!("CARGO_PKG_VERSION"), "Serving");
         program::print(&format!("READY listen={listen} admin={admin}\n"))
     }
@@ -106,7 +136,7 @@ impl Bound {
         // Closing the first channel tells connections to end; the second closes when all of them have.
         let (stopping, stopped) = smol::channel::bounded::<Infallible>(1);
         let (alive, gone) = smol::channel::bounded::<Infallible>(1);
-        let accepting = accept(&self.service, &executor, connections, &table, Stop(stopped), alive);
+        let accepting = accept_all(&self.services, &executor, connections, &table, Stop(stopped), alive);
         let serving = async {
             let answering = admin::serve(self.admin, pages);
             let reloading = async { reloads.follow().await };
@@ -135,6 +165,24 @@ impl Bound {
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("Cannot listen on {address}: {error}"));
     TcpListener::bind(address).await.map_err(named)
+}
+
+/// Accepts on all listeners, until one fails for good.
+async fn accept_all<C: Connections>(
+    listeners: &[TcpListener],
+    executor: &Arc<Executor<'static>>,
+    connections: Arc<C>,
+    table: &ConnectionTable,
+    stop: Stop,
+    alive: Sender<Infallible>,
+) -> io::Result<()> {
+    let mut all: Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> = Box::pin(pending());
+    for listener in listeners {
+        let one = accept(listener, executor, Arc::clone(&connections), table, stop.clone(), alive.clone());
+        all = Box::pin(one.or(all));
+    }
+    drop((connections, stop, alive));
+    all.await
 }
 
 async fn accept<C: Connections>(
