@@ -33,8 +33,8 @@ use super::record::{Found, Record};
 use super::release::Release;
 use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work, check, config};
 use super::{secure_defaults, services};
-use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
+use latchkey_connection_limits::Backoff;
 
 /// How often `kubeadm init` is tried, each time but the first after `kubeadm reset`. `kubeadm join` is tried once: a ticket is good
 /// for one certificate, and another try would ask with another key. The next boot has another ticket. What a control plane has to do

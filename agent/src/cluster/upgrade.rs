@@ -29,8 +29,8 @@ use super::manifests::StaticPods;
 use super::release::Release;
 use super::{Kubeadm, Member, Progress, StepCode, StepError, config, kubelet_flags};
 use crate::lifecycle::NodeRole;
-use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
+use latchkey_connection_limits::Backoff;
 
 /// How long a new API server and kubelet may take until the cluster knows them.
 const APPEARS: Duration = Duration::from_mins(10);

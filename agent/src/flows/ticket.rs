@@ -25,9 +25,9 @@ use super::init::millis;
 use super::race::{self, DialError};
 use super::{Membership, Node, Terms, parse};
 use crate::handover::{SecretText, Task};
-use crate::lifecycle::backoff::Backoff;
 use crate::lifecycle::{NodeRole, Source, Verdict};
 use crate::platform::{clock, console};
+use latchkey_connection_limits::Backoff;
 
 /// How long the service may take for a ticket; it may wait for the control-plane lease.
 const CALL: Duration = Duration::from_secs(30);

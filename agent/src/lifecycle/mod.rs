@@ -17,7 +17,6 @@
 //! A driver that opens the disk must hold an [`OpenPermit`]; only [`states::Locked`] makes one. So no code can be written
 //! that opens a disk before the lock.
 
-pub mod backoff;
 pub mod bootstrap;
 mod code;
 mod event;

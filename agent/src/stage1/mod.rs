@@ -17,12 +17,13 @@ use smol::future::FutureExt as _;
 
 use latchkey_reason::{Reason, reason_codes};
 
-use crate::lifecycle::{Stop, backoff::Backoff};
+use crate::lifecycle::Stop;
 use crate::platform::pid1::Pid1;
 use crate::platform::root::OpenRoot;
 use crate::platform::switch_root::switch_root;
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console, power};
+use latchkey_connection_limits::Backoff;
 use latchkey_node_config::Config;
 
 use driver::Ended;

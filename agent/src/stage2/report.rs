@@ -14,9 +14,9 @@ use smol::future::FutureExt as _;
 
 use crate::flows::race;
 use crate::handover::HandOver;
-use crate::lifecycle::backoff::Backoff;
 use crate::lifecycle::bootstrap::Outcome;
 use crate::platform::clock;
+use latchkey_connection_limits::Backoff;
 use latchkey_node_config::Config;
 
 /// For all tries of all services together; the node is a member, or not, whoever knows.

@@ -12,7 +12,7 @@ use smol::future::FutureExt as _;
 
 use super::http::{Answer, HttpError, Question, Server};
 use super::{InstanceMetadata, MAX_BYTES, MetadataError, openstack};
-use crate::lifecycle::backoff::Backoff;
+use latchkey_connection_limits::Backoff;
 
 /// A cloud whose metadata server is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! Jittered back-off for everything that polls: from half a second, doubling to a ceiling, never in step with the others.
+//! Jittered back-off for everything that tries again: from half a second, doubling to a ceiling, never in step with the others.
 
 /// Source: "everything polls with jittered back-off from 0.5 s" (ARCHITECTURE.md, the life of a node).
 const FIRST_MS: u64 = 500;
 
-/// The longest wait between two tries, in milliseconds.
+/// The longest wait between two tries, in milliseconds, where no other is said.
 const CEILING_MS: u64 = 15_000;
 
 /// Yields waits in milliseconds; pure, so that tests can drive it.
@@ -18,6 +18,13 @@ impl Backoff {
     /// `seed` makes nodes that start together differ; it needs no quality.
     pub fn new(seed: u64) -> Self {
         Self { ceiling: CEILING_MS, next: FIRST_MS, seed: seed | 1 }
+    }
+
+    /// With another longest wait, in milliseconds; never shorter than the first.
+    #[must_use]
+    pub fn up_to(mut self, ceiling_ms: u64) -> Self {
+        self.ceiling = ceiling_ms.max(FIRST_MS);
+        self
     }
 
     /// The next wait: uniformly between half of the present bound and all of it.
@@ -55,6 +62,16 @@ mod tests {
             }
         }
         assert_ne!(waits(3), waits(5));
+    }
+
+    #[test]
+    fn a_longer_ceiling_is_reached_and_kept() {
+        let mut backoff = Backoff::new(3).up_to(30_000);
+        let waits: Vec<u64> = (0..20).map(|_| backoff.next_ms()).collect();
+        assert!(
+            waits.iter().all(|wait| *wait <= 30_000) && waits[10..].iter().all(|wait| *wait >= 15_000),
+            "{waits:?}"
+        );
     }
 
     #[test]

@@ -1,0 +1,240 @@
+//! One subscription: what it wants, what was heard, and who waits for more.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::notify::{Read, Request, Response, Update};
+use serde_json::{Map, Value};
+
+use super::assembly::Assembly;
+use super::{Reading, State};
+use crate::{Etag, Limits};
+
+/// What a subscription asks for.
+#[derive(Debug, Clone)]
+pub(crate) enum Want {
+    Watch { url: String },
+    Search { parent: String, filter: Option<Value>, reduce: fn(Value) -> Value },
+}
+
+/// A subscription.
+pub(crate) struct Subscription {
+    id: u64,
+    want: Want,
+    known: Mutex<Known>,
+    heard: event_listener::Event,
+}
+
+/// What was heard.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) state: State,
+    /// Counts what was heard.
+    pub(crate) number: u64,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Watch(Option<Reading>),
+    Search(Assembly),
+}
+
+impl Subscription {
+    pub(crate) fn new(id: u64, want: Want, limits: &Limits) -> Self {
+        let content = match &want {
+            Want::Watch { .. } => Content::Watch(None),
+            Want::Search { .. } => Content::Search(Assembly::new(limits.children, limits.children_bytes)),
+        };
+        let known = Known { state: State::Waiting, number: 0, content };
+        Self { id, want, known: Mutex::new(known), heard: event_listener::Event::new() }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn request(&self, uuid: Uuid) -> Request {
+        match self.want.clone() {
+            Want::Watch { url } => Request::Watch { uuid, request: Read { url, method: None } },
+            Want::Search { parent, filter, .. } => Request::Search { uuid, parent, filter },
+        }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        match &self.want {
+            Want::Watch { url } => url,
+            Want::Search { parent, .. } => parent,
+        }
+    }
+
+    /// Takes an update that does not end the subscription; what is wrong with it otherwise.
+    pub(crate) fn hear(&self, update: Update) -> Result<(), String> {
+        let heard = {
+            let mut known = self.lock();
+            match (&mut known.content, &self.want) {
+                (Content::Watch(reading), _) => watched(reading, update),
+                (Content::Search(assembly), Want::Search { reduce, .. }) => searched(assembly, update, *reduce),
+                (Content::Search(_), Want::Watch { .. }) => Ok(None),
+            }
+        };
+        match heard? {
+            Some(refused) => self.stale(&refused),
+            None => self.change(|known| known.state = State::Fresh),
+        }
+        Ok(())
+    }
+
+    /// It does not follow any more, or still not.
+    pub(crate) fn stale(&self, reason: &str) {
+        self.stale_since(Instant::now(), reason);
+    }
+
+    /// The same, and did not since then already.
+    pub(crate) fn stale_since(&self, since: Instant, reason: &str) {
+        self.change(|known| {
+            let since = match &known.state {
+                State::Stale { since, .. } => *since,
+                _ => since,
+            };
+            known.state = State::Stale { since, reason: reason.into() };
+        });
+    }
+
+    /// A service that refuses what it told before says that a reading is not ours any more.
+    pub(crate) fn forget(&self) {
+        if let Content::Watch(reading) = &mut self.lock().content {
+            *reading = None;
+        }
+    }
+
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// What `look` finds, now or after something was heard.
+    pub(crate) async fn wait<T>(&self, mut look: impl FnMut(&mut Known) -> Option<T>) -> T {
+        loop {
+            let heard = self.heard.listen();
+            if let Some(found) = look(&mut self.lock()) {
+                return found;
+            }
+            heard.await;
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        let mut known = self.lock();
+        change(&mut known);
+        known.number += 1;
+        drop(known);
+        self.heard.notify(usize::MAX);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subscription({})", self.path())
+    }
+}
+
+impl Known {
+    pub(crate) fn reading(&self) -> Option<&Reading> {
+        match &self.content {
+            Content::Watch(reading) => reading.as_ref(),
+            Content::Search(_) => None,
+        }
+    }
+
+    pub(crate) fn assembly(&self) -> Option<&Assembly> {
+        match &self.content {
+            Content::Search(assembly) => Some(assembly),
+            Content::Watch(_) => None,
+        }
+    }
+
+    pub(crate) fn assembly_mut(&mut self) -> Option<&mut Assembly> {
+        match &mut self.content {
+            Content::Search(assembly) => Some(assembly),
+            Content::Watch(_) => None,
+        }
+    }
+}
+
+/// What was heard of a watch; why it is stale although the subscription goes on, if so.
+fn watched(reading: &mut Option<Reading>, update: Update) -> Result<Option<String>, String> {
+    let Response { status, body, headers } = update.response.ok_or("an update of a watch without a response")?;
+    if status >= 500 {
+        return Ok(Some(answers(status)));
+    }
+    *reading = Some(Reading { status, body: body.map(Arc::new), etag: etag(&headers) });
+    Ok(None)
+}
+
+/// What was heard of a search; why it is stale although the subscription goes on, if so.
+fn searched(assembly: &mut Assembly, update: Update, reduce: fn(Value) -> Value) -> Result<Option<String>, String> {
+    let Update { response, child, children, .. } = update;
+    if let Some(child) = child {
+        if !assembly.is_complete() {
+            return Err("a change of a child before all children".into());
+        }
+        let response = response.ok_or("a change of a child without a response")?;
+        match body_of(&child, response)? {
+            (child, Some(body)) => assembly.set(child, reduce(body)).map_err(|error| error.to_string())?,
+            (child, None) => assembly.gone(child),
+        }
+        return Ok(None);
+    }
+    if let Some(Response { status: status @ 400.., .. }) = response {
+        return Ok(Some(answers(status)));
+    }
+    let children = children.ok_or("the start of a search without children")?;
+    let mut all = BTreeMap::new();
+    for (child, response) in children {
+        if let (child, Some(body)) = body_of(&child, response)? {
+            all.insert(child, reduce(body));
+        }
+    }
+    assembly.replace(all).map_err(|error| error.to_string())?;
+    Ok(None)
+}
+
+/// A child, and its body unless it is gone, out of the filter, or not for us.
+fn body_of(child: &str, response: Response) -> Result<(Uuid, Option<Value>), String> {
+    let child: Uuid = child.parse().map_err(|_| format!("a child {:?} that is no UUID", shortened(child)))?;
+    match (response.status, response.body) {
+        (200..=299, Some(body)) => Ok((child, Some(body))),
+        (403 | 404 | 410 | 412, _) => Ok((child, None)),
+        (status, _) => Err(format!("child {child} with status {status} and no body")),
+    }
+}
+
+fn answers(status: u16) -> String {
+    match status {
+        403 => "it forbids to read that: grant our principal the permission".into(),
+        404 => "it knows no such thing: check the UUIDs, and that the centre's dumps were loaded".into(),
+        status => format!("it answers {status}"),
+    }
+}
+
+/// Why a subscription ended.
+pub(crate) fn refusal(status: u16) -> String {
+    answers(status)
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+/// Services give the tag with its quotes, or without.
+fn etag(headers: &Map<String, Value>) -> Option<Etag> {
+    let text = headers.get("etag")?.as_str()?;
+    Etag::unquoted(text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text))
+}
