@@ -21,8 +21,18 @@ impl Default for GitLimits {
     }
 }
 
+/// What is pushed beside the pack: commands, and what goes on arriving after git has refused it.
+const BESIDE_PACK: u64 = 1 << 20;
+
+impl GitLimits {
+    /// The most bytes of a push's body: twice the pack, so that git itself says what was too large.
+    pub fn most_pushed(&self) -> u64 {
+        self.pack.saturating_mul(2).saturating_add(BESIDE_PACK)
+    }
+}
+
 /// Where programs are looked for: git runs its own by their names.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The settings of every run. A repository's own file has none, and no other file is read.
 fn settings(limits: GitLimits) -> Vec<(&'static str, String)> {

@@ -1,6 +1,6 @@
 //! A request from its target to its reply, for any HTTP server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use latchkey_factory_plus::Uuid;
@@ -78,8 +78,24 @@ impl GitServer {
         Self { entries: Arc::default(), repositories, branches, backend }
     }
 
-    /// The entries, to change them: held for a moment only.
-    pub fn entries_mut(&self) -> RwLockWriteGuard<'_, Entries> {
+    /// Takes all entries up, and forgets others.
+    pub fn replace_entries<'a>(&self, all: impl IntoIterator<Item = (Uuid, &'a Value)>) {
+        let new = Entries::new(all);
+        let old = std::mem::replace(&mut *self.entries_mut(), new);
+        let now: BTreeSet<Uuid> = self.entries().iter().collect();
+        old.iter().chain(now).collect::<BTreeSet<_>>().into_iter().for_each(|uuid| self.branches.moved(uuid));
+    }
+
+    /// Takes an entry up, or forgets it.
+    pub fn change_entry(&self, uuid: Uuid, entry: Option<&Value>) {
+        match entry {
+            Some(entry) => self.entries_mut().set(uuid, entry),
+            None => self.entries_mut().remove(uuid),
+        }
+        self.branches.moved(uuid);
+    }
+
+    fn entries_mut(&self) -> RwLockWriteGuard<'_, Entries> {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 

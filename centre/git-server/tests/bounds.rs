@@ -124,7 +124,7 @@ fn a_directory_has_one_server_and_forgets_what_a_crash_left() {
     let directory = tempfile::tempdir().unwrap();
     let open = || Repositories::open(directory.path(), GitLimits::default());
     let server = GitServer::new(open().unwrap(), Limits::default());
-    server.entries_mut().set(NORD, &serde_json::json!({}));
+    server.change_entry(NORD, Some(&serde_json::json!({})));
     block_on(ask(&server, ADVERTISE, RequestHead::default(), empty())).unwrap();
     assert!(matches!(open(), Err(StorageError::Locked(_))));
     drop(server);

@@ -215,10 +215,10 @@ fn storage_outlives_its_entry_until_it_is_deleted() {
     let rig = Rig::new();
     let copy = rig.working_copy("one");
     succeed(git(&copy, &["push", "origin", "main"]));
-    rig.server.entries_mut().remove(NORD);
+    rig.server.change_entry(NORD, None);
     fail(git(&copy, &["fetch"]));
     assert_eq!(rig.page("GET", ADMIN, "/v1/storage"), (200, json!([NORD])));
-    rig.server.entries_mut().set(NORD, &json!({"path": "cluster/Nord"}));
+    rig.server.change_entry(NORD, Some(&json!({"path": "cluster/Nord"})));
     succeed(git(&copy, &["fetch"]));
     let path = format!("/v1/storage/{NORD}");
     for (user, status) in [(MANAGER, 403), (FLUX, 403), (ADMIN, 204), (ADMIN, 404)] {

@@ -8,8 +8,6 @@ use crate::paths::{Service, Step};
 use crate::repositories::Repositories;
 use crate::rights::Authorised;
 
-/// What is pushed beside the pack: commands, and what goes on arriving after git has refused it.
-const BESIDE_PACK: u64 = 1 << 20;
 /// The longest `Git-Protocol` header that is passed on.
 const LONGEST_PROTOCOL: usize = 64;
 
@@ -59,7 +57,7 @@ pub(super) fn most_of_body(authorised: &Authorised, limits: GitLimits) -> u64 {
     match (authorised.step(), authorised.service()) {
         (Step::Advertise, _) => 0,
         (Step::Exchange, Service::UploadPack) => limits.negotiation.into(),
-        (Step::Exchange, Service::ReceivePack) => limits.pack.saturating_mul(2).saturating_add(BESIDE_PACK),
+        (Step::Exchange, Service::ReceivePack) => limits.most_pushed(),
     }
 }
 

@@ -53,8 +53,8 @@ impl Rig {
         let directory = tempfile::tempdir().unwrap();
         let repositories = Repositories::open(&directory.path().join("data"), git).unwrap();
         let server = GitServer::new(repositories, limits);
-        server.entries_mut().set(NORD, &json!({"path": "cluster/Nord"}));
-        server.entries_mut().set(SOUTH, &json!({"path": "cluster/South"}));
+        server.change_entry(NORD, Some(&json!({"path": "cluster/Nord"})));
+        server.change_entry(SOUTH, Some(&json!({"path": "cluster/South"})));
         let front = Front::start(server.clone(), rights);
         Self { directory, server, front }
     }
@@ -93,7 +93,8 @@ impl Rig {
     }
 }
 
-fn rights(user: &str) -> Vec<Access> {
+/// What each user holds.
+pub fn rights(user: &str) -> Vec<Access> {
     let access = |permission, target| Access { permission, target };
     match user {
         MANAGER => [permission::GIT_PULL, permission::GIT_PUSH].map(|held| access(held, special::WILDCARD)).into(),
