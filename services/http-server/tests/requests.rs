@@ -153,7 +153,14 @@ fn curl_gets_puts_and_keeps_its_connection() {
     let rig = rig();
     let Some(mut command) = curl() else { return };
     let urls = [rig.url("/who"), rig.url("/ping"), rig.url("/who")];
-    command.args(["--user", "admin:sécret:word", "--write-out", "%{num_connects} %{http_code}\n", "--output", "/dev/null"]);
+    command.args([
+        "--user",
+        "admin:sécret:word",
+        "--write-out",
+        "%{num_connects} %{http_code}\n",
+        "--output",
+        "/dev/null",
+    ]);
     for url in &urls {
         command.args(["--output", "/dev/null", url.as_str()]);
     }

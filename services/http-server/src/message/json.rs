@@ -89,6 +89,7 @@ mod tests {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Outer {
+        #[expect(dead_code, reason = "only its type is asked for")]
         inner: Vec<Inner>,
     }
 

@@ -34,15 +34,17 @@ pub(crate) fn outbox(limit: usize) -> (Outbox, Outgoing) {
 }
 
 impl Outbox {
-    /// Puts a frame in. What does not fit is lost, and said to whoever waits for that.
-    pub(crate) fn put(&self, frame: Message) {
+    /// Puts a frame in: whether it fits. One that does not is lost, and said to whoever waits for that.
+    pub(crate) fn put(&self, frame: Message) -> bool {
         let length = frame.len();
         let before = self.bytes.fetch_add(length, AcqRel);
         // One frame alone may be as large as it is: it exists already.
-        if (before > 0 && before + length > self.limit) || self.frames.try_send(frame).is_err() {
+        let fits = (before == 0 || before + length <= self.limit) && self.frames.try_send(frame).is_ok();
+        if !fits {
             // Full: it was said already.
             let _ = self.overflow.try_send(());
         }
+        fits
     }
 }
 
@@ -72,13 +74,12 @@ mod tests {
     fn what_waits_is_bounded_in_bytes() {
         latchkey_test_support::block_on(async {
             let (outbox, outgoing) = outbox(10);
-            outbox.put(Message::text("123456789012"));
+            assert!(outbox.put(Message::text("123456789012")));
             assert!(poll_once(outgoing.overflowed()).await.is_none(), "one frame may be as large as it is");
             outgoing.sent(outgoing.next().await.unwrap().len());
-            outbox.put(Message::text("12345"));
-            outbox.put(Message::text("12345"));
+            assert!(outbox.put(Message::text("12345")) && outbox.put(Message::text("12345")));
             assert!(poll_once(outgoing.overflowed()).await.is_none());
-            outbox.put(Message::text("1"));
+            assert!(!outbox.put(Message::text("1")));
             outgoing.overflowed().await;
         });
     }

@@ -16,7 +16,7 @@ use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::notify::{Request, Update};
 use latchkey_service_runtime::serve::Stop;
 use serde_json::Value;
-use smol::future::FutureExt;
+use smol::future::{FutureExt, yield_now};
 use smol::stream::StreamExt;
 use smol::{Executor, Task, Timer};
 use std::collections::HashMap;
@@ -339,14 +339,18 @@ impl<'a, H: Handler> Subscriptions<'a, H> {
 async fn follow(subscribing: super::Subscribing<'_>, uuid: Uuid, outbox: &Outbox) {
     let mut updates = match subscribing.await {
         Ok(updates) => updates,
-        Err(refusal) => return put(outbox, &status(uuid, refusal.status())),
+        Err(refusal) => {
+            put(outbox, &status(uuid, refusal.status()));
+            return;
+        }
     };
     while let Some(update) = updates.next().await {
         let last = update.is_last();
-        put(outbox, &Update { uuid, ..update });
-        if last {
+        if !put(outbox, &Update { uuid, ..update }) || last {
             return;
         }
+        // A feed that always has more must not keep what was told from being sent.
+        yield_now().await;
     }
     put(outbox, &status(uuid, FeedRefusal::Unavailable.status()));
 }
@@ -355,9 +359,8 @@ fn status(uuid: Uuid, status: u16) -> Update {
     Update { uuid, status, response: None, child: None, children: None }
 }
 
-fn put(outbox: &Outbox, update: &Update) {
+/// Whether it fits.
+fn put(outbox: &Outbox, update: &Update) -> bool {
     // Its maps have strings as keys, so it is JSON.
-    if let Ok(text) = serde_json::to_string(update) {
-        outbox.put(Message::text(text));
-    }
+    serde_json::to_string(update).is_ok_and(|text| outbox.put(Message::text(text)))
 }

@@ -87,8 +87,7 @@ fn cat(request: Request) -> Answer {
 
 /// As much as anybody takes, from a child process.
 fn zeros() -> Answer {
-    let child =
-        smol::process::Command::new("cat").arg("/dev/zero").stdout(Stdio::piped()).kill_on_drop(true).spawn();
+    let child = smol::process::Command::new("cat").arg("/dev/zero").stdout(Stdio::piped()).kill_on_drop(true).spawn();
     let mut child = child.map_err(|error| Refusal::internal(error.to_string()))?;
     let stdout = child.stdout.take().unwrap();
     Ok(Response::stream(StatusCode::OK, Owned { stdout, _child: child }))
