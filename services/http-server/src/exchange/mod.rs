@@ -80,7 +80,12 @@ pub(crate) async fn exchange<H: Handler>(
         reply: None,
         last: request.headers().contains_key(TRANSFER_ENCODING),
     };
-    let answer = answer(&shared, &link, request, &mut facts).await;
+    // A panic leaves what a service shares as its locks leave it: those of this workspace take poisoned ones.
+    let answer = AssertUnwindSafe(answer(&shared, &link, request, &mut facts)).catch_unwind().await;
+    let answer = answer.unwrap_or_else(|_| {
+        shared.metrics.panicked();
+        Err(Refusal::internal("the handler panicked"))
+    });
     let response = answer.unwrap_or_else(|refusal| {
         log_refusal(&shared, &link, &facts, &refusal);
         Response::from(&refusal)
@@ -134,7 +139,7 @@ async fn answer<H: Handler>(
             let (id, peer) = (Arc::clone(&facts.id), link.peer);
             let (uri, headers) = (head.uri, head.headers);
             let parts = RequestParts { method, uri, headers, caller, id, peer, head_only, body };
-            handle(shared, Request::new(parts), time).await
+            within(time, pin!(shared.handler.handle(Request::new(parts)))).await?
         }
     }
 }
@@ -173,16 +178,6 @@ impl From<Denied> for Refusal {
             Denied::Nothing | Denied::Wrong(_) => Self { detail: Some(denied.to_string()), ..Self::unauthenticated() },
         }
     }
-}
-
-/// The handler's answer, within its time, whatever it does.
-async fn handle<H: Handler>(shared: &Arc<Shared<H>>, request: Request, time: Duration) -> Result<Response, Refusal> {
-    // A panic leaves what the handler shares as its locks leave it: those of this workspace take poisoned ones.
-    let handling = pin!(AssertUnwindSafe(shared.handler.handle(request)).catch_unwind());
-    within(time, handling).await?.unwrap_or_else(|_| {
-        shared.metrics.panicked();
-        Err(Refusal::internal("the handler panicked"))
-    })
 }
 
 /// What `work` gives within `time`.
@@ -285,8 +280,7 @@ fn log_refusal<H: Handler>(shared: &Arc<Shared<H>>, link: &Link, facts: &Facts, 
     if refusal.status.is_server_error() {
         tracing::error!(%id, %peer, who, %method, %path, status, why, "Request failed");
     } else if matches!(refusal.status, StatusCode::UNAUTHORIZED | StatusCode::TOO_MANY_REQUESTS)
-        // Clients ask without credentials first.
-        && refusal.detail.as_deref() != Some("no credentials")
+        && refusal.detail.is_some()
         && let Some(left_out) = shared.noise.write_now()
     {
         tracing::warn!(target: "audit", %id, %peer, %method, %path, status, why, left_out, "Not authenticated");
