@@ -28,11 +28,7 @@ fn main() {
     let db = ConfigDb::start(Embedded::at(directory.path().join("db"))).expect("a database");
     fill(&db);
     let memory = resident().saturating_sub(before);
-    bench.count(&Quantity {
-        id: "config-db/memory".into(),
-        what: "memory that 10 000 entries need, bytes".into(),
-        count: memory,
-    });
+    bench.count(&Quantity::new("config-db/memory", "memory that 10 000 entries need, bytes", memory));
     let caller = caller();
     let read = Read::Entry(APP, object(77), Preconditions::default());
     bench.measure("config-db/get", "GET of an entry, from memory", || db.read(&caller, &read));
