@@ -7,5 +7,6 @@
 //!
 //! No I/O, no clock, no runtime: times are milliseconds since 1970, and random bytes are given.
 
+pub mod machine;
 pub mod manifests;
 pub mod template;

@@ -4,6 +4,8 @@
 //! made of the "Helm chart template" that the configuration names and the template of `HelmRelease`. Equal inputs give
 //! equal bytes.
 
+#[cfg(test)]
+pub(crate) mod fixture;
 mod names;
 mod yaml;
 
@@ -131,10 +133,9 @@ pub fn repository(
             return Err(shape(FLUX_TEMPLATE, format!("names {name:?} twice")));
         }
     }
-    let self_link = files
-        .get(&format!("{DIRECTORY}/{SELF_LINK}"))
-        .cloned()
-        .ok_or_else(|| shape(FLUX_TEMPLATE, format!("has no file {SELF_LINK:?}, which links an edge to its repository")))?;
+    let self_link = files.get(&format!("{DIRECTORY}/{SELF_LINK}")).cloned().ok_or_else(|| {
+        shape(FLUX_TEMPLATE, format!("has no file {SELF_LINK:?}, which links an edge to its repository"))
+    })?;
     files.insert("README.md".into(), readme(cluster, configuration));
     Ok(Repository { files, self_link })
 }
@@ -143,8 +144,8 @@ pub fn repository(
 fn release(cluster: Uuid, configuration: &Configuration, templates: &Templates) -> Result<Value, ManifestError> {
     let parameters = json!({"uuid": cluster, "name": configuration.name, "namespace": configuration.namespace});
     let chart = filled(CHART_TEMPLATE, &templates.chart, &parameters)?;
-    let chart: Chart =
-        serde_json::from_value(chart).map_err(|error| shape(CHART_TEMPLATE, format!("is not what it must be: {error}")))?;
+    let chart: Chart = serde_json::from_value(chart)
+        .map_err(|error| shape(CHART_TEMPLATE, format!("is not what it must be: {error}")))?;
     let prefix = chart.prefix.as_deref().unwrap_or(&chart.chart);
     let name = kubernetes_name(&[prefix, &cluster.to_string()]);
     let parameters = json!({
@@ -202,7 +203,10 @@ fn shape(entry: &'static str, wrong: impl Into<String>) -> ManifestError {
 }
 
 fn bad_file(name: &str) -> ManifestError {
-    shape(FLUX_TEMPLATE, format!("names a file {name:?}; letters a to z, digits, hyphens and single dots make a file name"))
+    shape(
+        FLUX_TEMPLATE,
+        format!("names a file {name:?}; letters a to z, digits, hyphens and single dots make a file name"),
+    )
 }
 
 fn readme(cluster: Uuid, configuration: &Configuration) -> String {

@@ -17,7 +17,7 @@ mod text;
 use serde_json::{Map, Value};
 
 pub use compose::{MAX_PATCH_DEPTH, compose, compose_maps};
-use parse::{Placeholder, Piece};
+use parse::{Piece, Placeholder};
 
 /// The deepest template.
 pub const MAX_DEPTH: usize = 64;
@@ -36,7 +36,9 @@ pub enum TemplateError {
     #[error("the template makes more than {MAX_BYTES} bytes or {MAX_VALUES} values; make it smaller")]
     TooLarge,
     /// An object or array where text is wanted.
-    #[error("{{{{{0}}}}} is an object or an array, and stands inside other text or in a key; let it be the whole string")]
+    #[error(
+        "{{{{{0}}}}} is an object or an array, and stands inside other text or in a key; let it be the whole string"
+    )]
     NotText(String),
     /// A key without a value.
     #[error("the key {{{{{0}}}}} has no value; name a parameter that exists, or give it a default")]

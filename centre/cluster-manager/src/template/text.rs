@@ -16,7 +16,13 @@ pub(super) fn of(value: &Value) -> Option<String> {
 /// A whole number has no point, whatever it was written with; no number has an exponent.
 fn number(value: &Number) -> String {
     match value.as_f64() {
-        Some(float) if value.is_f64() => if float == 0.0 { "0".into() } else { float.to_string() },
+        Some(float) if value.is_f64() => {
+            if float == 0.0 {
+                "0".into()
+            } else {
+                float.to_string()
+            }
+        }
         _ => value.to_string(),
     }
 }
