@@ -175,6 +175,9 @@ fn file(name: &str, manifests: Value) -> Result<String, ManifestError> {
         Value::Array(manifests) => manifests,
         one => vec![one],
     };
+    if manifests.is_empty() {
+        return Err(shape(FLUX_TEMPLATE, format!("has no manifests in {name:?}")));
+    }
     for (place, manifest) in manifests.iter().enumerate() {
         if let Some(wrong) = wrong_manifest(manifest) {
             return Err(shape(FLUX_TEMPLATE, format!("has in {name:?}, manifest {}, {wrong}", place + 1)));
