@@ -7,6 +7,9 @@
 //!
 //! No I/O, no clock, no runtime: times are milliseconds since 1970, and random bytes are given.
 
+pub mod links;
 pub mod machine;
 pub mod manifests;
+pub mod script;
+pub mod seal;
 pub mod template;

@@ -43,6 +43,9 @@ pub enum TemplateError {
     /// A key without a value.
     #[error("the key {{{{{0}}}}} has no value; name a parameter that exists, or give it a default")]
     NoKey(String),
+    /// A placeholder without a value, in a text that needs one.
+    #[error("{{{{{0}}}}} has no value here; name a parameter that exists, or give it a default")]
+    NoValue(String),
     /// Two keys that become one.
     #[error("two keys of one object become {0:?}; name them apart")]
     TwoKeys(String),
@@ -53,8 +56,8 @@ pub fn substitute(template: &Value, parameters: &Value) -> Result<Option<Value>,
     Substitution { parameters, bytes: 0, values: 0 }.value(template, 0)
 }
 
-/// What a text gives: like [`substitute`], but every value passes `quote` before it is put in. For languages that are no
-/// JSON, such as the shell's.
+/// What a text gives: like [`substitute`], but a placeholder without a value is an error, and every value passes `quote` before it
+/// is put in. For languages that are no JSON, such as the shell's.
 pub fn substitute_text(
     template: &str,
     parameters: &Value,
@@ -65,8 +68,9 @@ pub fn substitute_text(
         match piece {
             Piece::Text(literal) => made.push_str(literal),
             Piece::Placeholder(placeholder) => {
-                let value = found(parameters, &placeholder);
-                made.push_str(&quote(&value.map_or(Ok(String::new()), |value| as_text(&value, &placeholder))?));
+                let value =
+                    found(parameters, &placeholder).ok_or_else(|| TemplateError::NoValue(placeholder.name.into()))?;
+                made.push_str(&quote(&as_text(&value, &placeholder)?));
             }
         }
         if made.len() > MAX_BYTES {

@@ -1,19 +1,19 @@
-// Opens and makes what sealed-secrets seals: {open: {key, sealed, label}} gives {text}, {seal: {certificate, text, namespace, name}}
-// gives {sealed}. Keys are PKCS#8 PEM, bytes are base64.
-const { HybridDecrypt, HybridEncrypt, pemPublicKeyToCryptoKey } = require('@socialgouv/aes-gcm-rsa-oaep');
+// Opens and makes what sealed-secrets seals: {open: {key, sealed, namespace, name}} gives {text}, {seal: {certificate, text, namespace,
+// name}} gives {sealed}. Key and certificate are PEM, sealed is base64; the scope is strict.
+const { HybridDecrypt, encryptValue, getLabel } = require('@socialgouv/aes-gcm-rsa-oaep');
 const { createPrivateKey, webcrypto } = require('crypto');
 
-async function open({ key, sealed, label }) {
+async function open({ key, sealed, namespace, name }) {
   const der = createPrivateKey(key).export({ type: 'pkcs8', format: 'der' });
-  const hash = { name: 'RSA-OAEP', hash: 'SHA-256' };
-  const privateKey = await webcrypto.subtle.importKey('pkcs8', der, hash, false, ['decrypt']);
+  const algorithm = { name: 'RSA-OAEP', hash: 'SHA-256' };
+  const privateKey = await webcrypto.subtle.importKey('pkcs8', der, algorithm, false, ['decrypt']);
   const bytes = Uint8Array.from(Buffer.from(sealed, 'base64'));
-  return { text: await HybridDecrypt(privateKey, bytes.buffer, new TextEncoder().encode(label)) };
+  const label = new TextEncoder().encode(getLabel({ scope: 'strict', namespace, name }));
+  return { text: await HybridDecrypt(privateKey, bytes.buffer, label) };
 }
 
-async function seal({ certificate, text, label }) {
-  const publicKey = await pemPublicKeyToCryptoKey(certificate);
-  return { sealed: Buffer.from(await HybridEncrypt(publicKey, text, new TextEncoder().encode(label))).toString('base64') };
+async function seal({ certificate, text, namespace, name }) {
+  return { sealed: await encryptValue({ pemKey: certificate, scope: 'strict', namespace, name, value: text }) };
 }
 
 const asked = JSON.parse(require('fs').readFileSync(process.argv[2], 'utf8'));

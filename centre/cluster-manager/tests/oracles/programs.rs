@@ -1,4 +1,4 @@
-//! node with the packages of `tests/npm`, and a Python with PyYAML, beside the build's other files.
+//! node with the packages of `tests/npm`, a Python with PyYAML, and kubeseal, beside the build's other files.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+/// What `go install` gets; its checksums are in Go's public log.
+const KUBESEAL: &str = "github.com/bitnami-labs/sealed-secrets/cmd/kubeseal@v0.27.1";
 const PYYAML: &str = "PyYAML==6.0.3";
 
 /// What a script of `tests/npm` says to `input`; `None`, and a line that says so, where there is no node or no package index.
@@ -33,6 +35,26 @@ pub(crate) fn python(script: &str, input: &Value) -> Option<Value> {
             && run(Command::new(home.join("bin/python")).args(["-m", "pip", "install", "--quiet", PYYAML]))
     })?;
     Some(asked(Command::new(environment.join("bin/python")).args(["-c", script]), input))
+}
+
+/// The Secret that kubeseal recovers of a SealedSecret, on the same terms; the key is PKCS#8 PEM.
+pub(crate) fn kubeseal(key: &str, manifest: &str) -> Option<Value> {
+    let home = prepared("kubeseal", "no go, or no module proxy, for kubeseal: apt-get install golang-go", |home| {
+        run(Command::new("go")
+            .args(["install", KUBESEAL])
+            .env("GOBIN", home)
+            .env("GOFLAGS", "-mod=mod")
+            .current_dir("/"))
+    })?;
+    let files = tempfile::tempdir().unwrap();
+    let (key_file, manifest_file) = (files.path().join("key.pem"), files.path().join("sealed.yaml"));
+    fs::write(&key_file, key).unwrap();
+    fs::write(&manifest_file, manifest).unwrap();
+    let mut command = Command::new(home.join("kubeseal"));
+    command.args(["--recovery-unseal", "-o", "json", "--recovery-private-key"]).arg(&key_file);
+    let output = latchkey_test_support::output(command.arg("-f").arg(&manifest_file)).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 /// A directory that `make` filled once.

@@ -8,9 +8,16 @@ use serde_json::{Map, Value, json};
 
 use crate::programs::python;
 
-/// Reads streams of documents, and tells what each holds.
-const READ: &str = "import json, sys, yaml
-print(json.dumps([list(yaml.safe_load_all(one)) for one in json.load(open(sys.argv[1]))]))";
+/// Reads streams of documents, and tells what each holds; a float as an array of a word and its text, for its last bit's sake.
+const READ: &str = r#"
+import json, sys, yaml
+def marked(value):
+    if isinstance(value, float): return ["a float", repr(value)]
+    if isinstance(value, list): return [marked(one) for one in value]
+    if isinstance(value, dict): return {key: marked(one) for key, one in value.items()}
+    return value
+print(json.dumps([marked(list(yaml.safe_load_all(one))) for one in json.load(open(sys.argv[1]))]))
+"#;
 
 /// Texts that some reader takes for something else when they are not quoted.
 const TEXTS: [&str; 62] = [
@@ -121,21 +128,19 @@ fn a_reader_of_yaml_1_1_reads_what_was_written() {
     }
 }
 
-/// Equal, but for the last bit of a float: serde_json reads what Python tells with that error.
-fn same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one == other || near(one.as_f64(), other.as_f64()),
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+/// Whether what was read is what was meant.
+fn same(meant: &Value, read: &Value) -> bool {
+    match (meant, read) {
+        (Value::Number(meant), read) if meant.is_f64() => {
+            read[0] == "a float" && read[1].as_str().and_then(|text| text.parse().ok()) == meant.as_f64()
         }
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| same(value, other)))
+        (Value::Array(meant), Value::Array(read)) => {
+            meant.len() == read.len() && meant.iter().zip(read).all(|(meant, read)| same(meant, read))
         }
-        _ => one == other,
+        (Value::Object(meant), Value::Object(read)) => {
+            let told = |(key, value)| read.get(key).is_some_and(|read| same(value, read));
+            meant.len() == read.len() && meant.iter().all(told)
+        }
+        _ => meant == read,
     }
-}
-
-fn near(one: Option<f64>, other: Option<f64>) -> bool {
-    one.zip(other).is_some_and(|(one, other)| (one - other).abs() <= one.abs() * f64::EPSILON + f64::MIN_POSITIVE)
 }
