@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use super::backoff::wait_ms;
 use super::checks::check;
+use super::notes::{self, Made};
 use super::plan::{self, Note, Plan, Step};
-use super::{
-    Answer, Effect, Event, Moment, Names, Order, Phase, Refusal, Role, SetupStatus, Site, StatusError, Trouble,
-};
+use super::{Answer, Effect, Event, Moment, Names, Order, Phase, Refusal, SetupStatus, Site, StatusError, Trouble};
 use crate::manifests::{self, Repository};
 
 /// Everything that is known of one cluster, and what is being done about it.
@@ -30,11 +29,19 @@ pub struct Machine {
     intended: Option<Configuration>,
     /// The files that were made last, until the status says so.
     made: Option<Made>,
-    /// Whether the plan must be made anew, when what is in progress has ended.
-    stale: bool,
-    refresh: bool,
-    decommission: bool,
+    asked: Asked,
     last_id: u64,
+}
+
+/// What was asked of the machine since it rested.
+#[derive(Debug, Default)]
+struct Asked {
+    /// A new plan, when what is in progress has ended.
+    plan: bool,
+    /// The repository's files, anew.
+    refresh: bool,
+    /// The removal of everything.
+    decommission: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -59,13 +66,6 @@ enum Doing {
     Waiting {
         id: u64,
     },
-}
-
-#[derive(Debug)]
-struct Made {
-    repository: Repository,
-    hash: String,
-    changed: bool,
 }
 
 /// Why a cluster is not decommissioned.
@@ -101,9 +101,7 @@ impl Machine {
             doing: Doing::Nothing,
             intended: None,
             made: None,
-            stale: true,
-            refresh: false,
-            decommission: false,
+            asked: Asked { plan: true, ..Asked::default() },
             last_id,
         }
     }
@@ -166,14 +164,14 @@ impl Machine {
                 }
             }
             Event::Refresh => {
-                self.refresh = true;
-                self.stale = true;
+                self.asked.refresh = true;
+                self.asked.plan = true;
             }
-            Event::Again => self.stale = true,
+            Event::Again => self.asked.plan = true,
             Event::Decommission => {
                 if self.may_decommission().is_ok() {
-                    self.decommission = true;
-                    self.stale = true;
+                    self.asked.decommission = true;
+                    self.asked.plan = true;
                 }
             }
         }
@@ -185,7 +183,7 @@ impl Machine {
         let wanted = entry.map_or(Wanted::Nothing, Wanted::Entry);
         if self.wanted != wanted {
             self.wanted = wanted;
-            self.stale = true;
+            self.asked.plan = true;
         }
     }
 
@@ -194,8 +192,8 @@ impl Machine {
         if matches!(self.doing, Doing::Step { .. } | Doing::Noting { .. }) {
             return None;
         }
-        if self.stale {
-            self.stale = false;
+        if self.asked.plan {
+            self.asked.plan = false;
             self.doing = Doing::Nothing;
             self.make_plan(site, names);
         }
@@ -236,10 +234,11 @@ impl Machine {
 
     fn planned(&mut self, site: &Site, names: &Names) -> Plan {
         let status = self.status.as_ref();
-        if let Some(status) = status.filter(|status| self.decommission || status.decommission) {
-            return match status.has_accounts() {
-                true => plan::decommission(self.cluster, site, status),
-                false => Plan::from([Step::Forget]),
+        if let Some(status) = status.filter(|status| self.asked.decommission || status.decommission) {
+            return if status.has_accounts() {
+                plan::decommission(self.cluster, site, status)
+            } else {
+                Plan::from([Step::Forget])
             };
         }
         match (&self.wanted, status) {
@@ -251,7 +250,7 @@ impl Machine {
                 Err(refusal) => self.refuse(refusal, site),
                 Ok(wanted) => match status {
                     Some(status) if status.ready && status.spec.as_ref() == Some(&wanted) => {
-                        if self.refresh {
+                        if self.asked.refresh {
                             Plan::from(plan::roll_out(wanted))
                         } else if status.error.is_some() {
                             Plan::from([Step::Note(Note::Settled)])
@@ -337,8 +336,8 @@ impl Machine {
     }
 
     fn rendered(&mut self, repository: Repository) {
-        let hash = hash(&repository);
-        self.refresh = false;
+        let hash = repository.hash();
+        self.asked.refresh = false;
         let status = self.status.as_ref();
         let changed = !status.is_some_and(|status| status.ready && status.rendered.as_ref() == Some(&hash));
         let same_spec = match (status.and_then(|status| status.spec.as_ref()), self.plan.front()) {
@@ -358,9 +357,7 @@ impl Machine {
         self.plan.clear();
         self.status = None;
         self.recorded = true;
-        self.decommission = false;
-        self.refresh = false;
-        self.stale = true;
+        self.asked = Asked { plan: true, ..Asked::default() };
     }
 
     /// Records the failure where people see it, and tries again later.
@@ -397,71 +394,11 @@ impl Machine {
     }
 
     fn note(&mut self, note: Note, moment: &Moment) {
-        let now = moment.now;
         self.recorded = false;
+        if let Note::Intent(wanted) = &note {
+            self.intended = Some((**wanted).clone());
+        }
         let made = self.made.take();
-        let status = self.status.get_or_insert_with(|| SetupStatus::new(now));
-        match note {
-            Note::Intent(wanted) => {
-                if !status.has_accounts() {
-                    for (place, role) in Role::ALL.into_iter().enumerate() {
-                        status.place(role, super::Account { uuid: moment.uuid(place), done: false });
-                    }
-                }
-                status.spec = Some((*wanted).clone());
-                status.enter(Phase::Accounts, now);
-                self.intended = Some(*wanted);
-            }
-            Note::Accounts => {
-                status.mark_accounts(true);
-                status.disabled = false;
-                status.enter(Phase::Repository, now);
-            }
-            Note::Ready(wanted) => {
-                if let Some(made) = made {
-                    status.generation += u64::from(made.changed);
-                    status.rendered = Some(made.hash);
-                    status.self_link = Some(made.repository.self_link);
-                }
-                status.spec = Some(*wanted);
-                status.ready = true;
-                status.enter(Phase::Ready, now);
-            }
-            Note::Settled => status.enter(status.phase, now),
-            Note::Refused(refusal) => {
-                status.attempt = 0;
-                status.error = Some(Trouble::refused(&refusal, now));
-            }
-            Note::Deleting => {
-                revoke(status);
-                status.enter(Phase::Deleting, now);
-            }
-            Note::Deleted => status.enter(Phase::Deleted, now),
-            Note::Decommissioning => {
-                revoke(status);
-                status.decommission = true;
-                status.enter(Phase::Decommissioning, now);
-            }
-        }
+        notes::take(self.status.get_or_insert_with(|| SetupStatus::new(moment.now)), note, made, moment);
     }
-}
-
-/// Nothing that is about to be taken away counts as there.
-fn revoke(status: &mut SetupStatus) {
-    status.ready = false;
-    status.disabled = true;
-    status.mark_accounts(false);
-}
-
-/// One hash over paths and contents, each with its length before it.
-fn hash(repository: &Repository) -> String {
-    use sha2::{Digest as _, Sha256};
-    let mut hash = Sha256::new();
-    for (path, text) in &repository.files {
-        for part in [path, text] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part.as_bytes());
-        }
-    }
-    hex::encode(hash.finalize())
 }

@@ -31,6 +31,7 @@ mod cluster;
 mod effect;
 mod fleet;
 mod names;
+mod notes;
 mod plan;
 mod role;
 mod site;

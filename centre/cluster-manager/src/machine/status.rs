@@ -94,6 +94,7 @@ pub enum Phase {
 )]
 pub struct StatusError(String);
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

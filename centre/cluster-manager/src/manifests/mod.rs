@@ -15,6 +15,7 @@ use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Configuration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::template::{TemplateError, compose_maps, substitute};
 pub use names::{is_kubernetes_label, is_kubernetes_subdomain, kubernetes_name};
@@ -61,6 +62,18 @@ pub struct Repository {
     pub self_link: String,
 }
 
+impl Repository {
+    /// SHA-256 over paths and contents, each with its length before it, in hexadecimal.
+    pub fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in self.files.iter().flat_map(|(path, text)| [path, text]) {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        hex::encode(hash.finalize())
+    }
+}
+
 /// Why there are no files.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
@@ -89,7 +102,8 @@ const RELEASE_TEMPLATE: &str = "HelmRelease template";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Chart {
-    chart: String,
+    #[serde(rename = "chart")]
+    path: String,
     #[serde(default)]
     source: Option<String>,
     #[serde(default)]
@@ -146,13 +160,13 @@ fn release(cluster: Uuid, configuration: &Configuration, templates: &Templates) 
     let chart = filled(CHART_TEMPLATE, &templates.chart, &parameters)?;
     let chart: Chart = serde_json::from_value(chart)
         .map_err(|error| shape(CHART_TEMPLATE, format!("is not what it must be: {error}")))?;
-    let prefix = chart.prefix.as_deref().unwrap_or(&chart.chart);
+    let prefix = chart.prefix.as_deref().unwrap_or(&chart.path);
     let name = kubernetes_name(&[prefix, &cluster.to_string()]);
     let parameters = json!({
         "uuid": cluster,
         "name": name,
         "namespace": configuration.namespace,
-        "chart": chart.chart,
+        "chart": chart.path,
         "source": kubernetes_name(&["helm", chart.source.as_deref().unwrap_or(DEFAULT_SOURCE)]),
         "values": compose_maps(chart.values, configuration.values.clone()),
         "prefix": prefix,

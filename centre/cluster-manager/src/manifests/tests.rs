@@ -65,14 +65,16 @@ fn a_file_stays_in_its_directory() {
     assert!(made(&json!({}), &twice).unwrap_err().contains("twice"));
 }
 
+type Change<'a> = &'a dyn Fn(&mut Templates);
+
 #[test]
 fn an_error_names_the_entry_and_what_is_wrong() {
-    let wrong = |change: &dyn Fn(&mut Templates)| {
+    let wrong = |change: Change<'_>| {
         let mut templates = templates();
         change(&mut templates);
         made(&json!({}), &templates).unwrap_err()
     };
-    let cases: [(&dyn Fn(&mut Templates), &str); 7] = [
+    let cases: [(Change<'_>, &str); 7] = [
         (&|t| t.flux = json!([]), "the Flux template is no object of file names"),
         (&|t| t.flux["self-link"] = json!([]), "no manifests in \"self-link.yaml\""),
         (

@@ -1,6 +1,7 @@
 //! The entry of the application "Bootstrap script", filled.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use latchkey_factory_plus::ClusterName;
 use serde::Deserialize;
@@ -78,10 +79,10 @@ pub(super) fn fill(
             return Err(ScriptError::Zero(name.clone()));
         }
     }
-    match [&filled.before, &filled.after].iter().any(|half| half.contains('\0')) {
-        true => Err(ScriptError::Zero("driver script".into())),
-        false => Ok(filled),
+    if [&filled.before, &filled.after].iter().any(|half| half.contains('\0')) {
+        return Err(ScriptError::Zero("driver script".into()));
     }
+    Ok(filled)
 }
 
 fn parameters(values: &Values<'_>) -> Result<Value, ScriptError> {
@@ -115,7 +116,7 @@ fn script_text(what: &str, text: &str, parameters: &Value) -> Result<String, Scr
 }
 
 fn text_file(name: &str, text: &str, parameters: &Value) -> Result<String, ScriptError> {
-    if name.ends_with(".sh") {
+    if Path::new(name).extension().is_some_and(|extension| extension == "sh") {
         return script_text(name, text, parameters);
     }
     substitute_text(text, parameters, str::to_owned).map_err(|error| ScriptError::Template(name.into(), error))

@@ -1,4 +1,4 @@
-//! node with the packages of `tests/npm`, a Python with PyYAML, and kubeseal, beside the build's other files.
+//! node with the packages of `tests/npm`, a Python with `PyYAML`, and kubeseal, beside the build's other files.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -37,7 +37,7 @@ pub(crate) fn python(script: &str, input: &Value) -> Option<Value> {
     Some(asked(Command::new(environment.join("bin/python")).args(["-c", script]), input))
 }
 
-/// The Secret that kubeseal recovers of a SealedSecret, on the same terms; the key is PKCS#8 PEM.
+/// The Secret that kubeseal recovers of a `SealedSecret`, on the same terms; the key is PKCS#8 PEM.
 pub(crate) fn kubeseal(key: &str, manifest: &str) -> Option<Value> {
     let home = prepared("kubeseal", "no go, or no module proxy, for kubeseal: apt-get install golang-go", |home| {
         run(Command::new("go")

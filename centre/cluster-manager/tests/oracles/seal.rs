@@ -49,7 +49,7 @@ fn npm_opens_what_is_sealed_here() {
 fn kubeseal_opens_the_manifest_that_is_written_here() {
     let controller = controller();
     let key = SealingKey::of(&controller.certificate, NOW).unwrap();
-    let mut text = None;
+    let mut text: Option<String> = None;
     for (name, secret) in [("password", SECRET), ("__FPSI__123", "two"), ("123", "")] {
         let place = place(name);
         let mut manifest = match &text {

@@ -161,7 +161,7 @@ impl World {
         let known: BTreeSet<Uuid> = self
             .statuses
             .keys()
-            .flat_map(|cluster| self.status(*cluster))
+            .filter_map(|cluster| self.status(*cluster))
             .flat_map(|status| accounts(&status))
             .map(|(uuid, _)| uuid)
             .collect();
