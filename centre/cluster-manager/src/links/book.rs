@@ -95,8 +95,8 @@ impl Links {
         self.on(token, |link| link.read(ready(link.cluster), now, from).map(|()| link.script.clone()))
     }
 
-    /// Redeems a link, once, for an edge that holds `claim`: something that only that edge knows or has, such as its public key.
-    /// The same edge may ask again, for its first answer may have been lost.
+    /// Redeems a link, once, for an edge that holds `claim`: something that only that edge knows or has, such as its
+    /// public key. The same edge may ask again, for its first answer may have been lost.
     pub fn redeem(
         &mut self,
         token: &Token,

@@ -1,8 +1,8 @@
 //! Links to bootstrap scripts: who has one may read a cluster's script, for a while, until an edge redeems it.
 //!
-//! A [`Token`] of 256 random bits stands in the link. Stored is its hash alone; the script that it leads to is fixed when the link
-//! is made, so its SHA-256 can stand beside the command. [`Links`] is pure: a driver loads it from a [`LinkStore`], and stores what
-//! an [`Outcome`] says *before* it answers. Every use is noted.
+//! A [`Token`] of 256 random bits stands in the link. Stored is its hash alone; the script that it leads to is fixed
+//! when the link is made, so its SHA-256 can stand beside the command. [`Links`] is pure: a driver loads it from a
+//! [`LinkStore`], and stores what an [`Outcome`] says *before* it answers. Every use is noted.
 
 mod book;
 mod link;

@@ -5,10 +5,10 @@ use latchkey_factory_plus::{ClusterName, Uuid};
 use serde_json::Value;
 
 use super::backoff::wait_ms;
-use super::checks::check;
+use super::decide::{Wanted, Wishes, decide};
 use super::notes::{self, Made};
 use super::plan::{self, Note, Plan, Step};
-use super::{Answer, Effect, Event, Moment, Names, Order, Phase, Refusal, SetupStatus, Site, StatusError, Trouble};
+use super::{Answer, Effect, Event, Moment, Names, Order, Refusal, SetupStatus, Site, StatusError, Trouble};
 use crate::manifests::{self, Repository};
 
 /// Everything that is known of one cluster, and what is being done about it.
@@ -17,6 +17,8 @@ pub struct Machine {
     cluster: Uuid,
     /// A stored status that cannot be read: nothing is done then.
     unreadable: Option<StatusError>,
+    /// The name in such a status.
+    held: Option<ClusterName>,
     /// The status as it is, or is about to be recorded.
     status: Option<SetupStatus>,
     /// Whether the status is known to be stored so.
@@ -42,13 +44,6 @@ struct Asked {
     refresh: bool,
     /// The removal of everything.
     decommission: bool,
-}
-
-#[derive(Debug, PartialEq)]
-enum Wanted {
-    Unknown,
-    Nothing,
-    Entry(Value),
 }
 
 #[derive(Debug)]
@@ -92,6 +87,7 @@ impl Machine {
         };
         Self {
             cluster,
+            held: stored.and_then(|stored| stored["spec"]["name"].as_str()?.parse().ok()),
             unreadable,
             status,
             recorded: true,
@@ -118,6 +114,9 @@ impl Machine {
 
     /// The name that the cluster holds.
     pub fn name(&self) -> Option<&ClusterName> {
+        if self.unreadable.is_some() {
+            return self.held.as_ref();
+        }
         self.status.as_ref()?.spec.as_ref().map(|spec| &spec.name)
     }
 
@@ -222,62 +221,14 @@ impl Machine {
     }
 
     fn make_plan(&mut self, site: &Site, names: &Names) {
-        self.refusal = None;
+        let wishes = Wishes { refresh: self.asked.refresh, decommission: self.asked.decommission };
+        (self.plan, self.refusal) = decide(self.cluster, &self.wanted, wishes, self.status.as_ref(), site, names);
         self.made = None;
         self.intended = None;
-        self.plan = self.planned(site, names);
         let written = matches!(self.plan.front(), Some(Step::Note(_) | Step::Forget));
         if !self.recorded && self.status.is_some() && !written {
             self.plan.push_front(Step::Record);
         }
-    }
-
-    fn planned(&mut self, site: &Site, names: &Names) -> Plan {
-        let status = self.status.as_ref();
-        if let Some(status) = status.filter(|status| self.asked.decommission || status.decommission) {
-            return if status.has_accounts() {
-                plan::decommission(self.cluster, site, status)
-            } else {
-                Plan::from([Step::Forget])
-            };
-        }
-        match (&self.wanted, status) {
-            (Wanted::Unknown, _) | (Wanted::Nothing, None) => Plan::new(),
-            (Wanted::Nothing, Some(status)) if !status.has_accounts() => Plan::from([Step::Forget]),
-            (Wanted::Nothing, Some(status)) if status.phase == Phase::Deleted => Plan::new(),
-            (Wanted::Nothing, Some(status)) => plan::delete(self.cluster, site, status),
-            (Wanted::Entry(entry), status) => match check(self.cluster, entry, status, names) {
-                Err(refusal) => self.refuse(refusal, site),
-                Ok(wanted) => match status {
-                    Some(status) if status.ready && status.spec.as_ref() == Some(&wanted) => {
-                        if self.asked.refresh {
-                            Plan::from(plan::roll_out(wanted))
-                        } else if status.error.is_some() {
-                            Plan::from([Step::Note(Note::Settled)])
-                        } else {
-                            Plan::new()
-                        }
-                    }
-                    Some(status) if status.ready => Plan::from(plan::roll_out(wanted)),
-                    status => plan::set_up(self.cluster, wanted, site, status),
-                },
-            },
-        }
-    }
-
-    /// Says why, once; a deletion that has begun is finished first.
-    fn refuse(&mut self, refusal: Refusal, site: &Site) -> Plan {
-        let status = self.status.as_ref();
-        let mut plan = match status {
-            Some(status) if status.phase == Phase::Deleting => plan::delete(self.cluster, site, status),
-            _ => Plan::new(),
-        };
-        let said = status.and_then(|status| status.error.as_ref()).map(|error| error.message.as_str());
-        if !plan.is_empty() || said != Some(refusal.to_string().as_str()) {
-            plan.push_back(Step::Note(Note::Refused(refusal.clone())));
-        }
-        self.refusal = Some(refusal);
-        plan
     }
 
     fn answered(&mut self, id: u64, answer: Answer, moment: &Moment, site: &Site) -> Option<Order> {

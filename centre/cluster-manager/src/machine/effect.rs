@@ -40,7 +40,8 @@ impl Moment {
 /// What a driver saw.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The cluster's entry of "Edge cluster configuration" as it stands now; `None` where there is none. Also at the start.
+    /// The cluster's entry of "Edge cluster configuration" as it stands now; `None` where there is none. Also at the
+    /// start.
     Configuration(Option<Value>),
     /// What became of an order.
     Answer {
@@ -54,7 +55,8 @@ pub enum Event {
         /// That of the order that set it.
         id: u64,
     },
-    /// Templates or the site's set-up may have changed: a cluster that is set up gets its repository rewritten if it differs.
+    /// Templates or the site's set-up may have changed: a cluster that is set up gets its repository rewritten if it
+    /// differs.
     Refresh,
     /// A name that the cluster wants may have become free.
     Again,
@@ -184,8 +186,8 @@ pub enum Effect {
         /// The entry of "Helm chart template".
         chart: Uuid,
     },
-    /// Make `README.md` and everything below [`DIRECTORY`](crate::manifests::DIRECTORY) these files, in one commit on `main`; other
-    /// directories (sealed secrets) stay.
+    /// Make `README.md` and everything below [`DIRECTORY`](crate::manifests::DIRECTORY) these files, in one commit on
+    /// `main`; other directories (sealed secrets) stay.
     WriteRepository {
         /// Contents by path.
         files: BTreeMap<String, String>,

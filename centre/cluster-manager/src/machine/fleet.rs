@@ -22,7 +22,8 @@ pub struct Fleet {
 pub struct FleetOrder {
     /// Effects for the cluster that the event was about.
     pub orders: Vec<Order>,
-    /// Clusters that are to be told [`Event::Again`], each with a [`Moment`] of its own: a name that they want may be free.
+    /// Clusters that are to be told [`Event::Again`], each with a [`Moment`] of its own: a name that they want may be
+    /// free.
     pub again: Vec<Uuid>,
 }
 
@@ -32,8 +33,8 @@ impl Fleet {
         Self { site, names, machines: BTreeMap::new(), last_id: 0 }
     }
 
-    /// Takes up a cluster whose setup status is stored. Every stored status is taken up before any event is handled: so a
-    /// cluster that was first stays first.
+    /// Takes up a cluster whose setup status is stored, also anew when one that could not be read was mended. Every
+    /// stored status is taken up before any event is handled: so a cluster that was first stays first.
     pub fn restore(&mut self, cluster: Uuid, stored: &Value) {
         let machine = Machine::new(cluster, Some(stored), self.last_id);
         if let Some(name) = machine.name() {
@@ -77,8 +78,8 @@ impl Fleet {
         self.site = site;
     }
 
-    /// Takes up other names of the site (realm, hosts, principals); those of clusters stay. Then tell the clusters that this
-    /// gives [`Event::Again`].
+    /// Takes up other names of the site (realm, hosts, principals); those of clusters stay. Then tell the clusters
+    /// that this gives [`Event::Again`].
     pub fn set_names(&mut self, names: Names) -> Vec<Uuid> {
         self.names = names.with_clusters_of(&self.names);
         self.waiting()

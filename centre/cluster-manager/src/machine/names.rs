@@ -6,8 +6,9 @@ use latchkey_factory_plus::{ClusterName, Uuid};
 
 /// The names that a new cluster cannot have: see [`Names::refusal`].
 ///
-/// Whoever edits principals at an edge may edit those whose second component is the cluster's name. So no name may be one of
-/// another's second component: the realm (`krbtgt/REALM`), hosts (`HTTP/HOST`), people and administrators (`x/admin`).
+/// Whoever edits principals at an edge may edit those whose second component is the cluster's name. So no name may be
+/// one of another's second component: the realm (`krbtgt/REALM`), hosts (`HTTP/HOST`), people and administrators
+/// (`x/admin`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     realm: String,
@@ -39,8 +40,8 @@ pub enum NameRefusal {
 }
 
 impl Names {
-    /// The names of a site: its realm, its hosts' names (with or without domain), and the second components of the KDC's
-    /// principals that are not of clusters (`admin` of `anna/admin@REALM`).
+    /// The names of a site: its realm, its hosts' names (with or without domain), and the second components of the
+    /// KDC's principals that are not of clusters (`admin` of `anna/admin@REALM`).
     pub fn new<'a>(
         realm: &str,
         hosts: impl IntoIterator<Item = &'a str>,

@@ -143,7 +143,8 @@ pub(super) fn decommission(cluster: Uuid, site: &Site, status: &SetupStatus) -> 
     plan
 }
 
-/// What ends at once comes first: without its grants, classes and identity an account can do nothing, with whatever ticket.
+/// What ends at once comes first: without its grants, classes and identity an account can do nothing, with whatever
+/// ticket.
 fn revocation(cluster: Uuid, site: &Site, status: &SetupStatus) -> Vec<Step> {
     let mut steps = vec![];
     for role in Role::ALL {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{Role, Trouble};
 
-/// How far a cluster's set-up is. The document calls the entry private, but for `ready`; the fields `spec`, `self_link` and those
-/// of the accounts are named as the original names them.
+/// How far a cluster's set-up is. The document calls the entry private, but for `ready`; the fields `spec`,
+/// `self_link` and those of the accounts are named as the original names them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetupStatus {

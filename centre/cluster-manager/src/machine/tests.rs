@@ -67,7 +67,8 @@ fn ready() -> Machine {
     let account = |last: u8| json!({"uuid": format!("{uuid}{last}"), "done": true});
     let stored = json!({
         "spec": configuration("North"), "ready": true, "phase": "ready", "since": 1, "updated": 1, "generation": 1,
-        "flux": account(1), "krbkeys": account(2), "sync": account(3), "monitor": account(4), "self_link": "x", "rendered": "00",
+        "flux": account(1), "krbkeys": account(2), "sync": account(3), "monitor": account(4), "self_link": "x",
+        "rendered": "00",
     });
     Machine::new(cluster(0), Some(&stored), 0)
 }
@@ -151,6 +152,15 @@ fn a_status_that_cannot_be_read_is_never_overwritten() {
         }
         assert_eq!(machine.may_decommission(), Err(DecommissionError::Unreadable));
     }
+}
+
+#[test]
+fn a_status_that_cannot_be_read_still_holds_its_name() {
+    let mut fleet = Fleet::new(site(), names());
+    fleet.restore(cluster(0), &json!({"spec": configuration("North"), "colour": 1}));
+    fleet.handle(cluster(0), &MOMENT, Event::Configuration(Some(configuration("North"))));
+    let told = fleet.handle(cluster(1), &MOMENT, Event::Configuration(Some(configuration("NORTH"))));
+    assert!(recorded(&told.orders).error.as_ref().unwrap().message.contains(&cluster(0).to_string()));
 }
 
 #[test]

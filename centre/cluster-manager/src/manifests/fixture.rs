@@ -23,7 +23,10 @@ pub(crate) fn templates() -> Templates {
         json!({
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
             "metadata": {"name": name, "namespace": "{{namespace}}"},
-            "spec": {"interval": "3m", "path": path, "prune": true, "sourceRef": {"kind": "GitRepository", "name": source}},
+            "spec": {
+                "interval": "3m", "path": path, "prune": true,
+                "sourceRef": {"kind": "GitRepository", "name": source},
+            },
         })
     };
     Templates {

@@ -1,8 +1,8 @@
 //! The files of a cluster's repository, from templates of the configuration database.
 //!
-//! The "Flux template" names files and the manifests in them; its parameter `helm` is the release of the cluster's chart,
-//! made of the "Helm chart template" that the configuration names and the template of `HelmRelease`. Equal inputs give
-//! equal bytes.
+//! The "Flux template" names files and the manifests in them; its parameter `helm` is the release of the cluster's
+//! chart, made of the "Helm chart template" that the configuration names and the template of `HelmRelease`. Equal
+//! inputs give equal bytes.
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -228,8 +228,10 @@ fn bad_file(name: &str) -> ManifestError {
 
 fn readme(cluster: Uuid, configuration: &Configuration) -> String {
     format!(
-        "# Edge cluster {}\n\nThe cluster manager writes the directory `{DIRECTORY}`; Flux on the edge applies it. Changes made \
-         here by hand\nare overwritten: change the cluster's configuration instead. Cluster: `{cluster}`.\n",
+        "# Edge cluster {}\n\n\
+         The cluster manager writes the directory `{DIRECTORY}`; Flux on the edge applies it.\n\
+         Changes made there by hand are overwritten: change the cluster's configuration instead.\n\
+         Cluster: `{cluster}`.\n",
         configuration.name
     )
 }

@@ -1,8 +1,8 @@
 //! The script that bootstraps an edge, as text.
 //!
-//! The entry of the application "Bootstrap script" has a driver script and files; other files are added here. All is one function of
-//! POSIX sh that is called on the last line: of a download that breaks off, nothing is run. Equal inputs and random bytes give equal
-//! bytes.
+//! The entry of the application "Bootstrap script" has a driver script and files; other files are added here. All is
+//! one function of POSIX sh that is called on the last line: of a download that breaks off, nothing is run. Equal
+//! inputs and random bytes give equal bytes.
 
 mod document;
 mod entry;
@@ -79,7 +79,8 @@ impl Script {
         &self.sha256
     }
 
-    /// The command that reads it from `url` and runs it. `None` for a URL with a character that means something to a shell.
+    /// The command that reads it from `url` and runs it. `None` for a URL with a character that means something to a
+    /// shell.
     pub fn command(url: &str) -> Option<String> {
         is_plain(url).then(|| format!("curl -fsS {url} | sh -"))
     }
@@ -95,8 +96,9 @@ impl Script {
     }
 }
 
-/// Puts the script of a cluster together from the entry of the application "Bootstrap script", the values of its placeholders, and
-/// files by name (`self-link.yaml`, `flux-system.yaml`). `random` makes the mark that ends each file.
+/// Puts the script of a cluster together from the entry of the application "Bootstrap script", the values of its
+/// placeholders, and files by name (`self-link.yaml`, `flux-system.yaml`). `random` makes the mark that ends each
+/// file.
 pub fn assemble(
     entry: &serde_json::Value,
     values: &Values<'_>,

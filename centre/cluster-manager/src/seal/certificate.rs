@@ -16,9 +16,11 @@ const KEY_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 pub struct SealingKey(OaepPublicEncryptingKey);
 
 impl SealingKey {
-    /// The key of the first certificate of `pem`, as the edge reported it (`kubeseal_cert`), at `now` in seconds since 1970.
+    /// The key of the first certificate of `pem`, as the edge reported it (`kubeseal_cert`), at `now` in seconds
+    /// since 1970.
     ///
-    /// Nobody signed it but the controller itself: what vouches for it is that only the cluster's own account can write it.
+    /// Nobody signed it but the controller itself: what vouches for it is that only the cluster's own account can
+    /// write it.
     pub fn of(pem: &str, now: u64) -> Result<Self, SealError> {
         if pem.len() > MAX_PEM {
             return Err(SealError::Certificate("is too large"));

@@ -1,9 +1,9 @@
 //! Secrets that one cluster alone can open, as bitnami's sealed-secrets does it.
 //!
-//! A random key of AES-256-GCM encrypts the secret, with a nonce of zeros, for the key is used once; RSA-OAEP with SHA-256 encrypts
-//! the key for the cluster's certificate. The label is `NAMESPACE/NAME`, so a sealed value opens in no other secret ("strict scope").
-//! Sealed is: two bytes with the length of the encrypted key, most significant first; the encrypted key; the encrypted secret with
-//! its tag. All happens in memory of this process.
+//! A random key of AES-256-GCM encrypts the secret, with a nonce of zeros, for the key is used once; RSA-OAEP with
+//! SHA-256 encrypts the key for the cluster's certificate. The label is `NAMESPACE/NAME`, so a sealed value opens in
+//! no other secret ("strict scope"). Sealed is: two bytes with the length of the encrypted key, most significant
+//! first; the encrypted key; the encrypted secret with its tag. All happens in memory of this process.
 
 mod certificate;
 mod manifest;
@@ -37,7 +37,8 @@ pub enum SealError {
     Certificate(&'static str),
     /// The certificate's time is over, or has not come.
     #[error(
-        "the cluster's certificate is valid from {from} to {to} (seconds since 1970), and not now; wait for Edge Sync to report a new one"
+        "the cluster's certificate is valid from {from} to {to} (seconds since 1970), and not now; wait until Edge Sync \
+         reports a new one"
     )]
     Validity {
         /// Not before.

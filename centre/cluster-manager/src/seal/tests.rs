@@ -121,7 +121,8 @@ fn keys_come_and_go_and_the_rest_of_a_manifest_stays() {
 #[test]
 fn a_file_that_is_something_else_is_left_alone() {
     let place = place("k");
-    let good = "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\nmetadata: {name: edge-agent.secrets, namespace: fplus-edge}\n";
+    let good = "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\n\
+                metadata: {name: edge-agent.secrets, namespace: fplus-edge}\n";
     let told = |text: &str| SealedSecret::read(&place, text).unwrap_err().to_string();
     assert!(told(good).contains("no object spec.encryptedData"));
     assert!(told(&format!("{good}spec: {{encryptedData: []}}")).contains("no object spec.encryptedData"));

@@ -2,13 +2,14 @@
 //!
 //! What people wrote for the npm package `json-templates` 5.2.0 means the same here:
 //!
-//! * a string that is one placeholder becomes the parameter's value, of whatever type; where there is none, its key goes
+//! * a string that is one placeholder becomes the parameter's value, of whatever type; where there is none, its key
+//!   goes
 //! * in a longer string the value is put in as text; where there is none, nothing is
 //! * spaces inside the braces say nothing; `{{a.b.0}}` goes into objects and arrays; `{{a:text}}` has a default
 //!
-//! Three things are stricter, since values come from people: a value is text and is never read again as a template or as a
-//! pattern of replacement; an object or array inside a longer string, or as a key, is an error, and so is a key without a
-//! value; two keys that become one are an error.
+//! Three things are stricter, since values come from people: a value is text and is never read again as a template or
+//! as a pattern of replacement; an object or array inside a longer string, or as a key, is an error, and so is a key
+//! without a value; two keys that become one are an error.
 
 mod compose;
 mod parse;
@@ -56,8 +57,8 @@ pub fn substitute(template: &Value, parameters: &Value) -> Result<Option<Value>,
     Substitution { parameters, bytes: 0, values: 0 }.value(template, 0)
 }
 
-/// What a text gives: like [`substitute`], but a placeholder without a value is an error, and every value passes `quote` before it
-/// is put in. For languages that are no JSON, such as the shell's.
+/// What a text gives: like [`substitute`], but a placeholder without a value is an error, and every value passes
+/// `quote` before it is put in. For languages that are no JSON, such as the shell's.
 pub fn substitute_text(
     template: &str,
     parameters: &Value,

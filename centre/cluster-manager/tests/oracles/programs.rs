@@ -12,7 +12,8 @@ use serde_json::Value;
 const KUBESEAL: &str = "github.com/bitnami-labs/sealed-secrets/cmd/kubeseal@v0.27.1";
 const PYYAML: &str = "PyYAML==6.0.3";
 
-/// What a script of `tests/npm` says to `input`; `None`, and a line that says so, where there is no node or no package index.
+/// What a script of `tests/npm` says to `input`; `None`, and a line that says so, where there is no node or no
+/// package index.
 pub(crate) fn node(script: &str, input: &Value) -> Option<Value> {
     let packages =
         prepared("npm", "no node with npm, or no package index, for what package-lock.json names", |home| {

@@ -39,7 +39,9 @@ fn npm_opens_what_is_sealed_here() {
     let key = SealingKey::of(&controller.certificate, NOW).unwrap();
     for secret in ["", SECRET, &"x".repeat(100_000)] {
         let sealed = seal(&key, &place("password"), secret.as_bytes()).unwrap();
-        let open = json!({"key": controller.key, "sealed": sealed.as_str(), "namespace": "fplus-edge", "name": "edge-agent-secrets"});
+        let place = json!({"namespace": "fplus-edge", "name": "edge-agent-secrets"});
+        let mut open = json!({"key": controller.key, "sealed": sealed.as_str()});
+        open.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
         let Some(opened) = node("seal.js", &json!({"open": open})) else { return };
         assert_eq!(opened, json!({"text": secret}));
     }

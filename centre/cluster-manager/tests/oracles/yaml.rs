@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::programs::python;
 
-/// Reads streams of documents, and tells what each holds; a float as an array of a word and its text, for its last bit's sake.
+/// Reads streams of documents, and tells what each holds; a float as an array of a word and its text, for its last
+/// bit's sake.
 const READ: &str = r#"
 import json, sys, yaml
 def marked(value):

@@ -219,7 +219,8 @@ proptest! {
     }
 }
 
-/// Runs a story with the manager dying once, `before` or after the effect number `place`; whether the story had so many.
+/// Runs a story with the manager dying once, `before` or after the effect number `place`; whether the story had so
+/// many.
 fn dies_at(place: usize, before: bool, story: &[Happening]) -> bool {
     let mut process = Process::new();
     let mut effects = 0;
