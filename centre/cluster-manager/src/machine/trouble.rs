@@ -66,15 +66,16 @@ fn fix(effect: &Effect, status: u16) -> String {
             "the account of the cluster manager lacks a right for this: apply the centre's set-up data again".into()
         }
         (404, Effect::ReadTemplates { .. }) => {
-            "see that the configuration's chart is an entry of \"Helm chart template\", and that there is a Flux template".into()
+            "see that the configuration's chart is an entry of \"Helm chart template\", and there is a Flux template"
+                .into()
         }
         (404 | 410, _) => {
             "an application, a class or an object is missing: apply the centre's set-up data again".into()
         }
         (409, Effect::PutIdentity { principal, .. }) => {
             format!(
-                "another account has the principal {principal}: take its identity away, or delete this cluster and choose \
-                 another name"
+                "another account has the principal {principal}: take its identity away, or delete this cluster and \
+                 choose another name"
             )
         }
         (409, Effect::CreateObject { uuid, .. }) => format!("{uuid} is an object of another class: report this"),

@@ -37,8 +37,8 @@ pub enum SealError {
     Certificate(&'static str),
     /// The certificate's time is over, or has not come.
     #[error(
-        "the cluster's certificate is valid from {from} to {to} (seconds since 1970), and not now; wait until Edge Sync \
-         reports a new one"
+        "the cluster's certificate is valid from {from} to {to} (seconds since 1970), and not now; wait until \
+         Edge Sync reports a new one"
     )]
     Validity {
         /// Not before.

@@ -52,7 +52,7 @@ fn kubeseal_opens_the_manifest_that_is_written_here() {
     let controller = controller();
     let key = SealingKey::of(&controller.certificate, NOW).unwrap();
     let mut text: Option<String> = None;
-    for (name, secret) in [("password", SECRET), ("__FPSI__123", "two"), ("123", "")] {
+    for (name, secret) in [("password", SECRET), ("__FPSI__123", "two"), ("123", "three")] {
         let place = place(name);
         let mut manifest = match &text {
             None => SealedSecret::new(&place),
@@ -64,6 +64,6 @@ fn kubeseal_opens_the_manifest_that_is_written_here() {
     let Some(secret) = kubeseal(&controller.key, &text.unwrap()) else { return };
     assert_eq!(secret["metadata"]["name"], "edge-agent-secrets");
     assert_eq!(secret["metadata"]["namespace"], "fplus-edge");
-    let expected = json!({"password": STANDARD.encode(SECRET), "__FPSI__123": STANDARD.encode("two"), "123": ""});
+    let expected = json!({"password": STANDARD.encode(SECRET), "__FPSI__123": STANDARD.encode("two"), "123": STANDARD.encode("three")});
     assert_eq!(secret["data"], expected);
 }
