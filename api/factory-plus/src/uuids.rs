@@ -167,6 +167,10 @@ pub mod account {
     pub const MQTT: Uuid = Uuid::constant("2f42daeb-4521-4522-8e19-85dfb73db88e");
     /// The central krbkeys operator.
     pub const KRB_KEYS: Uuid = Uuid::constant("a04b4195-7db4-4480-b3f3-4d22c08b96ea");
+    /// The authorisation service's. Ours, not the original's.
+    pub const AUTH: Uuid = Uuid::constant("6f0e5d38-4b7a-4c92-a1d4-2e9b8c7f6a51");
+    /// The cluster manager's. Ours, not the original's.
+    pub const CLUSTER_MANAGER: Uuid = Uuid::constant("b95d1c07-3e84-4f6b-8a20-d47c6e1f9b38");
 }
 
 /// Permissions.
@@ -263,6 +267,10 @@ pub mod permission {
     pub const EDGE_NODE_CONSUMER: Uuid = Uuid::constant("17a64293-b82d-4db4-af4d-63359bb62934");
     /// Write one cluster's status: its target is the cluster. Ours, not the original's.
     pub const WRITE_EDGE_CLUSTER_STATUS: Uuid = Uuid::constant("5b1b2f2e-7d0a-4a51-9d55-3c2f0c6c8e11");
+    /// Write what one object is called: its target is the object. Ours, not the original's.
+    pub const NAME_OBJECT: Uuid = Uuid::constant("0d2c3f64-6d0b-4f0e-9d6c-1a5f5b0f7c42");
+    /// Read all of one Sparkplug group: its target is what has the group's address. Ours, not the original's.
+    pub const READ_GROUP: Uuid = Uuid::constant("c8a4b7f1-92d3-4c1e-8f56-70e1d2b3a496");
 }
 
 /// Objects that mean something to every service.

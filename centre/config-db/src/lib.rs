@@ -7,7 +7,7 @@
 //! 4. [`paths`]: what paths and methods mean.
 //! 5. [`server`]: the same over HTTP; [`run`]: the program, by its [`config`].
 //!
-//! The contract is that of the AMRC Connectivity Stack's ConfigDB, version 2 and what is left of version 1. Deliberately other:
+//! The contract is that of the AMRC Connectivity Stack's `ConfigDB`, version 2 and what is left of version 1. Deliberately other:
 //!
 //! * `If-Match` that fails is 412 for GET, too (RFC 9110).
 //! * A merge patch that is no object is refused (422): it would replace the whole entry.

@@ -10,7 +10,11 @@ pub fn mosquitto_conf(parameters: &Parameters, layout: &Layout, plugin: &Path) -
     let tls = if parameters.insecure {
         String::new()
     } else {
-        format!("certfile {}\nkeyfile {}\ntls_version tlsv1.3\n", layout.certificate().display(), layout.private_key().display())
+        format!(
+            "certfile {}\nkeyfile {}\ntls_version tlsv1.3\n",
+            layout.certificate().display(),
+            layout.private_key().display()
+        )
     };
     format!(
         "# Written by `latchkey centre up`.\n\

@@ -1,6 +1,8 @@
 //! The configuration of MIT's KDC, of its administration, and of their clients.
 
-use crate::{Layout, Parameters};
+use latchkey_kerberos::acl::{EDGE_ROLES, NODE_ROLES};
+
+use crate::{Layout, Parameters, Program};
 
 /// `krb5.conf`: where the KDC is. No name is looked up and none is changed by DNS; everything goes by TCP.
 pub fn krb5_conf(parameters: &Parameters) -> String {
@@ -61,4 +63,46 @@ pub fn kdc_conf(parameters: &Parameters, layout: &Layout) -> String {
         places.kpasswd,
         kdc = places.kdc,
     )
+}
+
+/// The principal that administrates the KDC while a centre is set up; its keys are in a file of the centre's directory.
+pub const ADMINISTRATOR: &str = "latchkey/admin";
+
+/// `kadm5.acl`: the first line that matches counts. Rights are named by role, so that no cluster, whatever it is called, has any
+/// about others' principals: the key operator of an edge about its own cluster's, the cluster manager about those of edges.
+pub fn kadm5_acl(parameters: &Parameters) -> String {
+    let realm = &parameters.realm;
+    let manager = parameters.principal(Program::ClusterManager.account());
+    let mut lines = vec![format!("{ADMINISTRATOR}@{realm} x"), format!("admin@{realm} x")];
+    for role in EDGE_ROLES {
+        lines.push(format!("op1krbkeys/*@{realm} acdim {role}/*1@{realm}"));
+        lines.push(format!("{manager} acdim {role}/*@{realm}"));
+    }
+    for role in NODE_ROLES {
+        lines.push(format!("op1krbkeys/*@{realm} acdim {role}/*1/*@{realm}"));
+        lines.push(format!("{manager} acdim {role}/*/*@{realm}"));
+    }
+    lines.push(format!("{manager} l"));
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchkey_kerberos::acl::{Acl, Right};
+    use latchkey_kerberos::Upn;
+
+    #[test]
+    fn no_cluster_has_rights_about_others_whatever_it_is_called() {
+        let parameters = Parameters::on_loopback("R.EXAMPLE", "A", true, 8440).unwrap();
+        let acl: Acl = kadm5_acl(&parameters).parse().unwrap();
+        let upn = |name: &str| Upn::in_realm(name, "R.EXAMPLE").unwrap();
+        let may = |who: &str, whom: &str| acl.allows(&upn(who), Right::ChangePassword, Some(&upn(whom)));
+        assert!(may("op1krbkeys/Nord", "op1sync/Nord") && may("op1krbkeys/Nord", "nd1/Nord/agent"));
+        assert!(!may("op1krbkeys/Nord", "op1sync/Sued") && !may("op1krbkeys/Nord", "nd1/Sued/agent"));
+        // §11.17: the original's rule let a cluster of this name change every administrator's password.
+        assert!(!may("op1krbkeys/admin", "latchkey/admin") && !may("op1krbkeys/admin", "admin"));
+        assert!(!may("op1krbkeys/R.EXAMPLE", "krbtgt/R.EXAMPLE"));
+        assert!(may("sv1clusters", "op1flux/Nord") && !may("sv1clusters", "admin") && !may("sv1clusters", "sv1auth"));
+    }
 }

@@ -154,10 +154,10 @@ pub enum ParametersError {
     Port(u16),
 }
 
-/// The first port of a centre on a laptop.
-pub const FIRST_PORT: u16 = 8440;
-
 impl Parameters {
+    /// The first port of a centre on a laptop, where nobody says otherwise.
+    pub const FIRST_PORT: u16 = 8440;
+
     /// A centre on the loopback address of this machine, on ports from `first` on.
     pub fn on_loopback(realm: &str, organisation: &str, insecure: bool, first: u16) -> Result<Self, ParametersError> {
         if !(1024..=65400).contains(&first) {
@@ -182,8 +182,14 @@ impl Parameters {
             kadmin: at(7),
             kpasswd: at(8),
         };
-        let parameters =
-            Self { schema: 1, realm: realm.into(), organisation: organisation.into(), host: host.into(), insecure, places };
+        let parameters = Self {
+            schema: 1,
+            realm: realm.into(),
+            organisation: organisation.into(),
+            host: host.into(),
+            insecure,
+            places,
+        };
         parameters.check()?;
         Ok(parameters)
     }
@@ -205,7 +211,10 @@ impl Parameters {
         if !(1..=253).contains(&self.host.len()) || !self.host.bytes().all(host) {
             return Err(ParametersError::Host(self.host.clone()));
         }
-        let odd = Program::ALL.into_iter().map(|program| &self.place(program).url).find(|url| url.is_secure() == self.insecure);
+        let odd = Program::ALL
+            .into_iter()
+            .map(|program| &self.place(program).url)
+            .find(|url| url.is_secure() == self.insecure);
         match odd {
             Some(url) => Err(ParametersError::Scheme { url: url.clone(), insecure: self.insecure }),
             None => Ok(()),
@@ -244,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_centre_on_a_laptop_listens_on_loopback_alone() {
-        let parameters = Parameters::on_loopback("FACTORY.EXAMPLE", "ACME", false, FIRST_PORT).unwrap();
+        let parameters = Parameters::on_loopback("FACTORY.EXAMPLE", "ACME", false, Parameters::FIRST_PORT).unwrap();
         for program in Program::ALL {
             let place = parameters.place(program);
             assert!(place.listen.ip().is_loopback() && place.admin.ip().is_loopback() && place.url.is_secure());
@@ -256,7 +265,9 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_refused_by_field() {
-        let refused = |realm: &str, organisation: &str, port| Parameters::on_loopback(realm, organisation, true, port).unwrap_err();
+        let refused = |realm: &str, organisation: &str, port| {
+            Parameters::on_loopback(realm, organisation, true, port).unwrap_err()
+        };
         assert!(matches!(refused("factory", "A", 8440), ParametersError::Realm(_)));
         assert!(matches!(refused("A B", "A", 8440), ParametersError::Realm(_)));
         for organisation in ["", "a b", "a/b", "a+", "#", &"a".repeat(32)] {

@@ -67,7 +67,9 @@ impl ConfigDb {
         let wake = orders.downgrade();
         writer.on_foreign(Box::new(move || {
             // Where the queue is full, the next group sees what is foreign.
-            drop(wake.upgrade().map(|orders| orders.try_send(Order::Foreign)));
+            if let Some(orders) = wake.upgrade() {
+                drop(orders.try_send(Order::Foreign));
+            }
         }));
         let thread = thread::Builder::new().name("config-db".into()).spawn(move || writer.run(&waiting))?;
         Ok(Self { inner: Arc::new(Inner { shared, orders, thread: Some(thread) }) })

@@ -18,6 +18,9 @@ use crate::{Model, Mutation};
 /// How many writes become durable at once, at most.
 const GROUP: usize = 256;
 
+/// Where a write's caller waits.
+type Done = Sender<Result<Outcome, Refusal>>;
+
 pub(super) enum Order {
     Write {
         caller: Caller,
@@ -42,7 +45,7 @@ pub(super) struct Writer<E> {
 /// Writes of one group: what each came to, and what is to be kept.
 #[derive(Default)]
 struct Group {
-    done: Vec<(Sender<Result<Outcome, Refusal>>, Result<Outcome, Refusal>)>,
+    done: Vec<(Done, Result<Outcome, Refusal>)>,
     mutations: Vec<Mutation>,
     inverses: Vec<Mutation>,
 }
@@ -60,7 +63,9 @@ impl<E: Engine> Writer<E> {
         writer.begin()?;
         let beginning = if writer.ahead.objects().len() == 0 { special::beginning() } else { Vec::new() };
         writer.engine.commit(&rows(&beginning))?;
-        beginning.iter().for_each(|mutation| drop(writer.ahead.apply(mutation)));
+        for mutation in &beginning {
+            writer.ahead.apply(mutation);
+        }
         writer.publish(&beginning);
         Ok(writer)
     }
@@ -141,7 +146,9 @@ impl<E: Engine> Writer<E> {
         let foreign = self.engine.begin()?;
         let read = |(table, key, value): &ForeignRow| Row::read(table, key, value.as_deref()).map_err(EngineError);
         let mutations = foreign.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        mutations.iter().for_each(|mutation| drop(self.ahead.apply(mutation)));
+        for mutation in &mutations {
+            self.ahead.apply(mutation);
+        }
         self.publish(&mutations);
         Ok(())
     }

@@ -29,7 +29,9 @@ impl Rig {
     /// Two classes, an application, two objects of the first class.
     fn new() -> Self {
         let mut rig = Self { model: Model::default(), schemas: Schemas::default() };
-        special::beginning().iter().for_each(|mutation| drop(rig.model.apply(mutation)));
+        for mutation in special::beginning() {
+            rig.model.apply(&mutation);
+        }
         for (class, uuid) in
             [(RANK_1, CLASS), (RANK_1, OTHER), (APPLICATION, APP), (APPLICATION, INFO), (CLASS, X), (CLASS, Y)]
         {
@@ -42,6 +44,7 @@ impl Rig {
         self.by(&Caller::root(), write)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "each write is tried once")]
     fn by(&mut self, caller: &Caller, write: Write) -> Result<Outcome, Refusal> {
         let permitted = Permitted::check(&self.model, caller, &write)?;
         let before = format!("{:?}", self.model.objects().collect::<Vec<_>>());

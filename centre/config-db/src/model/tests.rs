@@ -8,7 +8,9 @@ use super::*;
 
 fn beginning() -> Model {
     let mut model = Model::default();
-    special::beginning().iter().for_each(|mutation| drop(model.apply(mutation)));
+    for mutation in special::beginning() {
+        model.apply(&mutation);
+    }
     model
 }
 

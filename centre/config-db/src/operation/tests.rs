@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::*;
 use crate::access::{Caller, Needing, Permitted};
-use crate::{Depth, Dump, Json, Model, Mutation, Query};
+use crate::{Depth, Json, Model, Mutation, Query};
 
 const C: Uuid = Uuid::constant("11111111-1111-4111-8111-111111111111");
 const O: Uuid = Uuid::constant("22222222-2222-4222-8222-222222222222");
@@ -90,7 +90,7 @@ fn each_write_needs_what_the_contract_says() {
         (Write::Put(A, O, json(), none()), vec![(p::WRITE_CONFIG, A)]),
         (Write::Patch(A, O, json(), none()), vec![(p::READ_CONFIG, A), (p::WRITE_CONFIG, A)]),
         (Write::Delete(A, O, none()), vec![(p::WRITE_CONFIG, A)]),
-        (Write::Load(Box::new(Dump::default())), load.map(|permission| (permission, WILDCARD)).to_vec()),
+        (Write::Load(Box::default()), load.map(|permission| (permission, WILDCARD)).to_vec()),
     ] {
         needs_exactly(&write, &all);
     }

@@ -209,14 +209,11 @@ fn version_1(parts: &[&str]) -> Result<Resource, PathError> {
         }
         ["app", application, "config-schema"] => Ok(Resource::Entry(CONFIG_SCHEMA, uuid(application)?)),
         ["app", application, "config"] => Ok(Resource::EntryObjects(uuid(application)?)),
-        ["app"]
+        ["app" | "class" | "object"]
+        | ["class" | "object", _]
         | ["app", _, "object" | "search"]
         | ["app", _, "object", _]
-        | ["app", _, "class", _, "search"]
-        | ["class"]
-        | ["class", _]
-        | ["object"]
-        | ["object", _] => match version_2(parts)? {
+        | ["app", _, "class", _, "search"] => match version_2(parts)? {
             // A class of version 1 is the list of its members.
             Resource::Class(class) => Ok(Resource::Members(class, Depth::Derived)),
             other => Ok(other),

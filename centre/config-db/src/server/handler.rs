@@ -109,7 +109,7 @@ fn not_allowed() -> Refusal {
 }
 
 fn preconditions(request: &Request) -> Result<Preconditions, Refusal> {
-    let (matches, none) = (request.header(header::IF_MATCH), request.header(header::IF_NONE_MATCH));
+    let (matches, none) = (request.header(&header::IF_MATCH), request.header(&header::IF_NONE_MATCH));
     Preconditions::parse(matches, none).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 

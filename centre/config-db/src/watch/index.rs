@@ -44,9 +44,9 @@ impl Watchers {
         self.next_number += 1;
         let Target { resource, head, filter } = target;
         let watcher = Watcher { number: self.next_number, events, head: *head, filter: filter.clone() };
-        let watched = self.watched.entry(*resource);
+        let place = self.watched.entry(*resource);
         let last = || Watched { watchers: Vec::new(), last: Event::reading(model, *resource) };
-        watched.or_insert_with(last).watchers.push(watcher);
+        place.or_insert_with(last).watchers.push(watcher);
         (self.next_number, told)
     }
 

@@ -15,6 +15,3 @@ pub use target::Target;
 
 pub(crate) use event::Event;
 pub(crate) use target::Resource;
-
-#[cfg(test)]
-mod tests;

@@ -20,10 +20,17 @@ pub struct Subscription {
     number: u64,
     events: Receiver<Event>,
     /// What is there, until it was told.
-    first: Option<(Event, Option<Vec<(Uuid, Entry)>>)>,
+    first: Option<State>,
     /// 201 in the first frame.
     status: u16,
     told: Told,
+}
+
+/// What is there at one moment.
+struct State {
+    event: Event,
+    /// Of a search.
+    children: Option<Vec<(Uuid, Entry)>>,
 }
 
 /// What the reader was told last.
@@ -51,7 +58,7 @@ impl Subscription {
                 return Some(frame);
             }
             if self.told != Told::Forbidden
-                && let Some((event, children)) = self.first.take()
+                && let Some(State { event, children }) = self.first.take()
             {
                 return Some(self.frame(&event, children.as_deref()));
             }
@@ -74,7 +81,7 @@ impl Subscription {
             (Told::Forbidden, true) => {
                 self.told = Told::Something;
                 self.shared.write().watchers.remove(self.target.resource, self.number);
-                let (number, events, (event, children)) = join(&self.shared, &self.target);
+                let (number, events, State { event, children }) = join(&self.shared, &self.target);
                 (self.number, self.events, self.first) = (number, events, None);
                 Some(self.frame(&event, children.as_deref()))
             }
@@ -98,8 +105,7 @@ impl Subscription {
 }
 
 /// What is there, and a place in the index, at one moment.
-#[expect(clippy::type_complexity, reason = "taken apart at once by its two callers")]
-fn join(shared: &Shared, target: &Target) -> (u64, Receiver<Event>, (Event, Option<Vec<(Uuid, Entry)>>)) {
+fn join(shared: &Shared, target: &Target) -> (u64, Receiver<Event>, State) {
     let mut shown = shared.write();
     let crate::database::Shown { model, watchers } = &mut *shown;
     let (number, events) = watchers.add(model, target);
@@ -112,7 +118,7 @@ fn join(shared: &Shared, target: &Target) -> (u64, Receiver<Event>, (Event, Opti
         }
         _ => None,
     };
-    (number, events, (event, children))
+    (number, events, State { event, children })
 }
 
 impl Drop for Subscription {

@@ -196,7 +196,7 @@ fn a_wrong_password_of_the_administrator_is_told() {
     let Some(rig) = Rig::start() else { return };
     let admin = admin_as(&rig.kdc, ADMIN.0, AdminKey::Password(secret("wrong")));
     for _ in 0..2 {
-        assert_eq!(code(block_on(admin.show(&upn("alice")))), KerberosCode::AdminRefused);
+        assert_eq!(code(block_on(admin.show(&upn("alice")))), KerberosCode::WrongPassword);
     }
     let admin = admin_as(&rig.kdc, ADMIN.0, AdminKey::Keytab("/does/not/exist".into()));
     assert_eq!(code(block_on(admin.show(&upn("alice")))), KerberosCode::KeytabMissing);

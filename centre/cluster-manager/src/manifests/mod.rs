@@ -1,0 +1,240 @@
+//! The files of a cluster's repository, from templates of the configuration database.
+//!
+//! The "Flux template" names files and the manifests in them; its parameter `helm` is the release of the cluster's
+//! chart, made of the "Helm chart template" that the configuration names and the template of `HelmRelease`. Equal
+//! inputs give equal bytes.
+
+#[cfg(test)]
+pub(crate) mod fixture;
+mod names;
+mod yaml;
+
+use std::collections::BTreeMap;
+
+use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::cluster::Configuration;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::template::{TemplateError, compose_maps, substitute};
+pub use names::{is_kubernetes_label, is_kubernetes_subdomain, kubernetes_name};
+pub use yaml::{YamlError, documents};
+
+/// Where the manifests of a cluster lie in its repository.
+pub const DIRECTORY: &str = "edo/cluster";
+/// The file that links the edge to this repository; the bootstrap script carries it, too.
+const SELF_LINK: &str = "self-link.yaml";
+/// The file that keeps Flux up to date; a bare cluster has none.
+const FLUX: &str = "flux-system.yaml";
+/// The most files of a Flux template.
+const MAX_FILES: usize = 64;
+/// The source of charts, where a chart's template names none.
+const DEFAULT_SOURCE: &str = "charts";
+
+/// The entries that the files are made of, as they stand in the configuration database.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Templates {
+    /// The entry of the application "Flux template": an object of file names and manifests, or arrays of manifests.
+    pub flux: Value,
+    /// The entry of the application "Helm chart template" that the configuration names.
+    pub chart: Value,
+    /// The entry of the application "K8s resource template" for `HelmRelease`.
+    pub helm_release: Value,
+}
+
+/// Which repositories there are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repositories {
+    /// The git server's base URL as edges know it, such as `https://git.example.org`.
+    pub git: String,
+    /// The repository with the edge's Helm charts.
+    pub helm: Uuid,
+}
+
+/// The files of a cluster's repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    /// The contents by path.
+    pub files: BTreeMap<String, String>,
+    /// The manifests that link an edge to the repository.
+    pub self_link: String,
+}
+
+impl Repository {
+    /// SHA-256 over paths and contents, each with its length before it, in hexadecimal.
+    pub fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in self.files.iter().flat_map(|(path, text)| [path, text]) {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        hex::encode(hash.finalize())
+    }
+}
+
+/// Why there are no files.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A template gives nothing.
+    #[error("the {0}: {1}")]
+    Template(&'static str, TemplateError),
+    /// A template is something else than it must be.
+    #[error("the {entry} {wrong}")]
+    Shape {
+        /// Which entry.
+        entry: &'static str,
+        /// What is wrong with it, after the entry's name.
+        wrong: String,
+    },
+    /// A manifest cannot be written.
+    #[error("the manifests in {0:?}: {1}")]
+    Yaml(String, YamlError),
+}
+
+/// What the entries are called in errors.
+const FLUX_TEMPLATE: &str = "Flux template";
+const CHART_TEMPLATE: &str = "Helm chart template";
+const RELEASE_TEMPLATE: &str = "HelmRelease template";
+
+/// What a "Helm chart template" gives.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Chart {
+    #[serde(rename = "chart")]
+    path: String,
+    #[serde(default)]
+    source: Option<String>,
+    #[serde(default)]
+    prefix: Option<String>,
+    #[serde(default)]
+    values: Map<String, Value>,
+}
+
+/// The files of the repository of `cluster`.
+pub fn repository(
+    cluster: Uuid,
+    configuration: &Configuration,
+    repositories: &Repositories,
+    templates: &Templates,
+) -> Result<Repository, ManifestError> {
+    let helm = release(cluster, configuration, templates)?;
+    let base = repositories.git.trim_end_matches('/');
+    let parameters = json!({
+        "uuid": cluster,
+        "name": configuration.name,
+        "namespace": configuration.namespace,
+        "helm": helm,
+        "url": {
+            "self": format!("{base}/uuid/{cluster}"),
+            "helm": format!("{base}/uuid/{}", repositories.helm),
+        },
+    });
+    let flux = filled(FLUX_TEMPLATE, &templates.flux, &parameters)?;
+    let Value::Object(entries) = flux else { return Err(shape(FLUX_TEMPLATE, "is no object of file names")) };
+    if entries.len() > MAX_FILES {
+        return Err(shape(FLUX_TEMPLATE, format!("names more than {MAX_FILES} files")));
+    }
+    let mut files = BTreeMap::new();
+    for (name, manifests) in entries {
+        let name = names::file(&name).ok_or_else(|| bad_file(&name))?;
+        if configuration.bare && name == FLUX {
+            continue;
+        }
+        let text = file(&name, manifests)?;
+        if files.insert(format!("{DIRECTORY}/{name}"), text).is_some() {
+            return Err(shape(FLUX_TEMPLATE, format!("names {name:?} twice")));
+        }
+    }
+    let self_link = files.get(&format!("{DIRECTORY}/{SELF_LINK}")).cloned().ok_or_else(|| {
+        shape(FLUX_TEMPLATE, format!("has no file {SELF_LINK:?}, which links an edge to its repository"))
+    })?;
+    files.insert("README.md".into(), readme(cluster, configuration));
+    Ok(Repository { files, self_link })
+}
+
+/// The `HelmRelease` of the cluster's chart.
+fn release(cluster: Uuid, configuration: &Configuration, templates: &Templates) -> Result<Value, ManifestError> {
+    let parameters = json!({"uuid": cluster, "name": configuration.name, "namespace": configuration.namespace});
+    let chart = filled(CHART_TEMPLATE, &templates.chart, &parameters)?;
+    let chart: Chart = serde_json::from_value(chart)
+        .map_err(|error| shape(CHART_TEMPLATE, format!("is not what it must be: {error}")))?;
+    let prefix = chart.prefix.as_deref().unwrap_or(&chart.path);
+    let name = kubernetes_name(&[prefix, &cluster.to_string()]);
+    let parameters = json!({
+        "uuid": cluster,
+        "name": name,
+        "namespace": configuration.namespace,
+        "chart": chart.path,
+        "source": kubernetes_name(&["helm", chart.source.as_deref().unwrap_or(DEFAULT_SOURCE)]),
+        "values": compose_maps(chart.values, configuration.values.clone()),
+        "prefix": prefix,
+    });
+    let mut release = filled(RELEASE_TEMPLATE, &templates.helm_release, &parameters)?;
+    let metadata = release
+        .as_object_mut()
+        .map(|release| release.entry("metadata").or_insert_with(|| json!({})))
+        .and_then(Value::as_object_mut)
+        .ok_or_else(|| shape(RELEASE_TEMPLATE, "is no manifest: it has no object \"metadata\""))?;
+    metadata.entry("name").or_insert_with(|| name.into());
+    // Templates are also for the edge, which deploys into its own namespace and has no need to say so.
+    metadata.entry("namespace").or_insert_with(|| configuration.namespace.clone().into());
+    Ok(release)
+}
+
+/// The text of a file: one manifest or several.
+fn file(name: &str, manifests: Value) -> Result<String, ManifestError> {
+    let manifests = match manifests {
+        Value::Array(manifests) => manifests,
+        one => vec![one],
+    };
+    if manifests.is_empty() {
+        return Err(shape(FLUX_TEMPLATE, format!("has no manifests in {name:?}")));
+    }
+    for (place, manifest) in manifests.iter().enumerate() {
+        if let Some(wrong) = wrong_manifest(manifest) {
+            return Err(shape(FLUX_TEMPLATE, format!("has in {name:?}, manifest {}, {wrong}", place + 1)));
+        }
+    }
+    documents(&manifests).map_err(|error| ManifestError::Yaml(name.into(), error))
+}
+
+/// What keeps a value from being a manifest.
+fn wrong_manifest(manifest: &Value) -> Option<&'static str> {
+    let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+    if !is_text(&manifest["apiVersion"]) || !is_text(&manifest["kind"]) {
+        return Some("no texts \"apiVersion\" and \"kind\"");
+    }
+    let name = manifest["metadata"]["name"].as_str();
+    (!name.is_some_and(is_kubernetes_subdomain)).then_some("no \"metadata.name\" that Kubernetes allows")
+}
+
+fn filled(entry: &'static str, template: &Value, parameters: &Value) -> Result<Value, ManifestError> {
+    let filled = substitute(template, parameters).map_err(|error| ManifestError::Template(entry, error))?;
+    filled.ok_or_else(|| shape(entry, "is one placeholder without a value"))
+}
+
+fn shape(entry: &'static str, wrong: impl Into<String>) -> ManifestError {
+    ManifestError::Shape { entry, wrong: wrong.into() }
+}
+
+fn bad_file(name: &str) -> ManifestError {
+    shape(
+        FLUX_TEMPLATE,
+        format!("names a file {name:?}; letters a to z, digits, hyphens and single dots make a file name"),
+    )
+}
+
+fn readme(cluster: Uuid, configuration: &Configuration) -> String {
+    format!(
+        "# Edge cluster {}\n\n\
+         The cluster manager writes the directory `{DIRECTORY}`; Flux on the edge applies it.\n\
+         Changes made there by hand are overwritten: change the cluster's configuration instead.\n\
+         Cluster: `{cluster}`.\n",
+        configuration.name
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The script that bootstraps an edge, as text.
+//!
+//! The entry of the application "Bootstrap script" has a driver script and files; other files are added here. All is
+//! one function of POSIX sh that is called on the last line: of a download that breaks off, nothing is run. Equal
+//! inputs and random bytes give equal bytes.
+
+mod document;
+mod entry;
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::template::TemplateError;
+pub use document::quoted;
+pub use entry::Values;
+
+/// The most bytes of a script.
+pub const MAX_SCRIPT: usize = 4 << 20;
+
+/// A bootstrap script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    text: String,
+    sha256: String,
+}
+
+/// Why there is no script.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptError {
+    /// The entry has another shape.
+    #[error("the Bootstrap script entry cannot be read: {0}")]
+    Shape(String),
+    /// The driver script has no place for the files, or several.
+    #[error("the driver script must have one line that is {{{{files}}}} and nothing else")]
+    Place,
+    /// A file has a bad name.
+    #[error("{0:?} is no file name: letters, digits, dots, hyphens and underscores make one, and no dot begins it")]
+    FileName(String),
+    /// The entry has a file that is added here.
+    #[error("the Bootstrap script entry has a file {0:?}, which the cluster manager adds itself; name it otherwise")]
+    Twice(String),
+    /// A value could mean something to a shell.
+    #[error("the value of {name}, {value:?}, has a character that may mean something to a shell or in YAML")]
+    Value {
+        /// Which value.
+        name: &'static str,
+        /// What it is.
+        value: String,
+    },
+    /// A template gives nothing.
+    #[error("the Bootstrap script's {0}: {1}")]
+    Template(String, TemplateError),
+    /// A manifest cannot be written.
+    #[error("the manifests in {0:?}: {1}")]
+    Yaml(String, crate::manifests::YamlError),
+    /// No shell reads a zero byte.
+    #[error("{0:?} has a zero byte")]
+    Zero(String),
+    /// The script is larger than [`MAX_SCRIPT`].
+    #[error("the script has more than {MAX_SCRIPT} bytes; make its files smaller")]
+    TooLarge,
+}
+
+impl Script {
+    /// A script that was stored.
+    pub fn new(text: String) -> Self {
+        let sha256 = hex::encode(Sha256::digest(text.as_bytes()));
+        Self { text, sha256 }
+    }
+
+    /// What a shell runs.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// SHA-256 of its bytes, in hexadecimal.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// The command that reads it from `url` and runs it. `None` for a URL with a character that means something to a
+    /// shell.
+    pub fn command(url: &str) -> Option<String> {
+        is_plain(url).then(|| format!("curl -fsS {url} | sh -"))
+    }
+
+    /// The same, but nothing runs that has another hash.
+    pub fn checked_command(&self, url: &str) -> Option<String> {
+        let hash = &self.sha256;
+        is_plain(url).then(|| {
+            format!(
+                "curl -fsSo bootstrap.sh {url} && echo \"{hash}  bootstrap.sh\" | sha256sum -c - && sh bootstrap.sh"
+            )
+        })
+    }
+}
+
+/// Puts the script of a cluster together from the entry of the application "Bootstrap script", the values of its
+/// placeholders, and files by name (`self-link.yaml`, `flux-system.yaml`). `random` makes the mark that ends each
+/// file.
+pub fn assemble(
+    entry: &serde_json::Value,
+    values: &Values<'_>,
+    added: &BTreeMap<String, String>,
+    random: [u8; 16],
+) -> Result<Script, ScriptError> {
+    let filled = entry::fill(entry, values, added)?;
+    let size: usize = filled.files.iter().map(|(name, text)| name.len() + text.len()).sum();
+    if size + filled.before.len() + filled.after.len() > MAX_SCRIPT {
+        return Err(ScriptError::TooLarge);
+    }
+    Ok(Script::new(document::write(&filled, values.name.as_str(), random)))
+}
+
+/// Whether a text means nothing to a shell, whatever quotes stand around it, and nothing in YAML but a text.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests;

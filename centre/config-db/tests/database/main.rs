@@ -1,0 +1,7 @@
+//! The database as its callers see it, on each engine.
+#![allow(clippy::unwrap_used)]
+
+mod failing;
+mod rig;
+mod suite;
+mod watching;

@@ -1,0 +1,117 @@
+//! The Kerberos realm: its database, made once, and the principals of the centre's services.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use latchkey_centre_site::{Program, kdc, services};
+use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied, Upn};
+use zeroize::Zeroizing;
+
+use super::programs::Programs;
+use super::site::{Site, new_password};
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::files::{self, Readers};
+
+/// How long kadmind may take for one thing.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// What MIT's programs need to know, in their environment.
+pub(super) fn environment(site: &Site) -> [(&'static str, PathBuf); 2] {
+    [("KRB5_CONFIG", site.layout.krb5_conf()), ("KRB5_KDC_PROFILE", site.layout.kdc_conf())]
+}
+
+/// Makes the database and the keys of its administrator, where they are not there.
+pub(super) fn make(site: &Site, programs: &Programs) -> Result<(), CommandError> {
+    let realm = &site.parameters.realm;
+    if !site.layout.kdc_database().exists() {
+        // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
+        let password = new_password()?;
+        let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
+        run(site, programs, "kdb5_util", &["create", "-s", "-r", realm], &typed)?;
+    }
+    if !site.layout.admin_keytab().exists() {
+        let administrator = kdc::ADMINISTRATOR;
+        let keytab = site.layout.admin_keytab();
+        let ask = |query: &str| run(site, programs, "kadmin.local", &["-r", realm, "-q", query], "");
+        // There already, where a run was ended here: then the keys are all that is missing.
+        ask(&format!("addprinc -randkey {administrator}"))?;
+        ask(&format!("ktadd -k {} {administrator}", keytab.display()))?;
+        if !keytab.exists() {
+            return Err(failed("kadmin.local", "it wrote no keytab"));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the principals of services, and the keytab of what clients get tickets for. kadmind must run.
+pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin, CommandError> {
+    let admin = Admin::new(AdminSettings {
+        helper: programs.ours("latchkey-kerberos-helper")?,
+        krb5_config: Some(site.layout.krb5_conf()),
+        principal: upn(site, kdc::ADMINISTRATOR)?,
+        key: AdminKey::Keytab(site.layout.admin_keytab()),
+        deadline: DEADLINE,
+    });
+    for account in Program::ALL.map(Program::account).into_iter().chain([services::ROOT]) {
+        let password = site.password(account)?;
+        let password = Zeroizing::new(password.expose().to_vec());
+        let principal = upn(site, account)?;
+        if admin.show(&principal).await.map_err(denied)?.is_none() {
+            admin.create_with_password(&principal, &password, None).await.map_err(denied)?;
+        }
+    }
+    let keytab = site.layout.http_keytab();
+    if !keytab.exists() {
+        let service = upn(site, &services::http_service(&site.parameters))?;
+        if admin.show(&service).await.map_err(denied)?.is_none() {
+            admin.create_random(&service).await.map_err(denied)?;
+        }
+        let keys = admin.new_keys(&service).await.map_err(denied)?;
+        files::replace(&keytab, &keys.to_bytes(), Readers::OwnerOnly)?;
+    }
+    Ok(admin)
+}
+
+/// Gives the operator's principal a new password, and makes it where it is not there.
+pub(super) async fn operator(site: &Site, admin: &Admin) -> Result<Zeroizing<String>, CommandError> {
+    let (principal, password) = (upn(site, "admin")?, new_password()?);
+    let secret = Zeroizing::new(password.as_bytes().to_vec());
+    if admin.show(&principal).await.map_err(denied)?.is_none() {
+        admin.create_with_password(&principal, &secret, None).await.map_err(denied)?;
+    } else {
+        admin.set_password(&principal, &secret, None).await.map_err(denied)?;
+    }
+    Ok(password)
+}
+
+fn upn(site: &Site, name: &str) -> Result<Upn, CommandError> {
+    Upn::in_realm(name, &site.parameters.realm).map_err(|error| CommandError::usage(format!("{name}: {error}")))
+}
+
+fn denied(denied: Denied) -> CommandError {
+    CommandError::local(CommandCode::RealmUnusable, denied.to_string()).fix(denied.code().remedy())
+}
+
+/// Runs one of MIT's programs with what it would ask for.
+fn run(site: &Site, programs: &Programs, name: &'static str, arguments: &[&str], typed: &str) -> Result<(), CommandError> {
+    let program = programs.stock(name).ok_or_else(|| failed(name, "it is not installed"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).envs(environment(site)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| failed(name, &error.to_string()))?;
+    if let Some(mut input) = child.stdin.take() {
+        // A program that ended without reading says why below.
+        let _ = input.write_all(typed.as_bytes());
+    }
+    let said = child.wait_with_output().map_err(|error| failed(name, &error.to_string()))?;
+    if said.status.success() {
+        return Ok(());
+    }
+    Err(failed(name, String::from_utf8_lossy(&said.stderr).trim()))
+}
+
+fn failed(name: &str, why: &str) -> CommandError {
+    CommandError::local(CommandCode::RealmUnusable, format!("{name} failed")).because(why)
+}
