@@ -1,8 +1,9 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use latchkey_centre_service::{CentreConfig, KerberosConfig};
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
 use latchkey_http_server::HttpConfig;
 use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
 use serde::Deserialize;
@@ -24,8 +25,14 @@ pub struct Config {
     /// Where the other services are: the configuration database is needed. It has to know this service's permissions without
     /// asking it (`access.fixed` there): to read the members of classes, and registrations.
     pub centre: CentreConfig,
-    /// The principal, with realm, that passes every check; without it, only what is granted counts.
-    pub root: Option<Upn>,
+    /// Who passes every check, and what principals may do here beside what is granted to them: services ask for access lists
+    /// before anything is granted.
+    #[serde(default)]
+    pub access: AccessConfig,
+    /// A Unix socket that the broker's plugin asks; without it, none is made.
+    pub broker_socket: Option<PathBuf>,
+    /// Users, by number, whose processes may ask there. Default: this service's own.
+    pub broker_users: Option<BTreeSet<u32>>,
     /// Realms beside `kerberos.realm` whose principals can be given an identity: those that its KDC trusts.
     #[serde(default)]
     pub trusted_realms: Vec<String>,
@@ -45,9 +52,9 @@ pub enum ConfigError {
     /// A realm that is none.
     #[error("`kerberos.realm`, `trusted_realms`: {0}")]
     Realm(UpnError),
-    /// Root could not log in.
-    #[error("`root`: {0}")]
-    Root(UpnError),
+    /// Somebody who could not log in.
+    #[error("`access`: {0}")]
+    Access(UpnError),
 }
 
 impl Schema for Config {
@@ -67,7 +74,7 @@ impl Config {
         let mut config: Self = config::read(path)?;
         config.http.check()?;
         config.rules()?;
-        let own = std::iter::once(&mut config.data);
+        let own = std::iter::once(&mut config.data).chain(&mut config.broker_socket);
         config::resolve(
             path,
             own.chain(config.http.paths()).chain(config.kerberos.paths()).chain(config.centre.paths()),
@@ -78,12 +85,19 @@ impl Config {
     /// Realms, and who is root.
     ///
     /// # Errors
-    /// [`ConfigError::Realm`], [`ConfigError::Root`].
+    /// [`ConfigError::Realm`], [`ConfigError::Access`].
     pub fn rules(&self) -> Result<Rules, ConfigError> {
         let realms =
             Realms::new(&self.kerberos.realm, self.trusted_realms.iter().cloned()).map_err(ConfigError::Realm)?;
-        self.root.iter().try_for_each(|root| realms.check(root)).map_err(ConfigError::Root)?;
-        Ok(Rules { realms, root: self.root.clone() })
+        let known = |name: &String| {
+            let upn: Upn = name.parse()?;
+            realms.check(&upn).map(|()| upn)
+        };
+        let AccessConfig { root, fixed } = &self.access;
+        let root = root.as_ref().map(known).transpose().map_err(ConfigError::Access)?;
+        let fixed = fixed.iter().map(|(name, list)| Ok((known(name)?, list.as_slice().into())));
+        let fixed = fixed.collect::<Result<_, _>>().map_err(ConfigError::Access)?;
+        Ok(Rules { realms, root, fixed })
     }
 }
 
@@ -104,7 +118,9 @@ mod tests {
     fn the_example_is_accepted_and_its_paths_are_relative_to_it() {
         let config = load(EXAMPLE).unwrap();
         assert!(config.kerberos.keytab.is_absolute() && config.data.is_absolute());
-        assert_eq!(config.root.unwrap().as_str(), "admin@FACTORY.EXAMPLE");
+        let rules = config.rules().unwrap();
+        assert_eq!(rules.root.unwrap().as_str(), "admin@FACTORY.EXAMPLE");
+        assert_eq!(rules.fixed.len(), 1);
     }
 
     #[test]
@@ -112,8 +128,8 @@ mod tests {
         for (from, to, expected) in [
             ("\"schema\": 1", "\"schema\": 2", "schema"),
             ("\"schema\": 1", "\"schema\": 1, \"debug\": true", "unknown field `debug`"),
-            ("\"admin@FACTORY.EXAMPLE\"", "\"admin@OTHER\"", "`root`"),
-            ("\"admin@FACTORY.EXAMPLE\"", "\"admin\"", "realm"),
+            ("\"admin@FACTORY.EXAMPLE\"", "\"admin@OTHER\"", "`access`"),
+            ("\"admin@FACTORY.EXAMPLE\"", "\"admin\"", "NAME@REALM"),
             ("[\"PARTNER.EXAMPLE\"]", "[\"A B\"]", "`trusted_realms`"),
             ("\"127.0.0.1:9005\"", "\"0.0.0.0:9005\"", "loopback"),
         ] {

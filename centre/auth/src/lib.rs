@@ -11,9 +11,12 @@
 //!
 //! 7. [`config`], `run`: the program. [`keeper`]: the same for many callers, durably; [`server`] asks it, [`follow`] tells it of classes and owners.
 //!
+//! [`broker`] answers the MQTT broker's plugin.
+//!
 //! Up to [`state`] there is no I/O, no clock and no random number: fuzz target and model tests run the same code.
 
 pub mod api;
+pub mod broker;
 pub mod config;
 pub mod dump;
 mod entries;
@@ -31,3 +34,8 @@ mod upn;
 
 pub use run::run;
 pub use upn::{Realms, Upn, UpnError};
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
+    latchkey_reason::reasons::<broker::BrokerCode>()
+}

@@ -11,10 +11,12 @@ use latchkey_factory_plus_client::Client;
 use latchkey_factory_plus_client::classes::Follower;
 use latchkey_factory_plus_client::notify::State;
 use latchkey_http_server::{Nothing, Realm, Verifier};
+use latchkey_kerberos::Kerberos;
 use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::ProgramError;
 
+use crate::broker::Broker;
 use crate::config::Config;
 use crate::follow::follow;
 use crate::keeper::Keeper;
@@ -42,6 +44,7 @@ struct Prepared {
     realm: Realm,
     verifier: Arc<dyn Verifier>,
     client: Client,
+    kerberos: Kerberos,
 }
 
 impl Prepared {
@@ -49,14 +52,17 @@ impl Prepared {
         let config = Config::load(path).map_err(ProgramError::unusable)?;
         let rules = config.rules().map_err(ProgramError::unusable)?;
         let (realm, verifier) = config.kerberos.verifier().map_err(ProgramError::unusable)?;
+        let (_, kerberos) = config.kerberos.kerberos().map_err(ProgramError::unusable)?;
         let needs = [(uuids::service::CONFIG_DB, "configuration database")];
         let client = config.centre.client(&needs).map_err(ProgramError::unusable)?;
-        Ok(Self { config, rules, realm, verifier, client })
+        Ok(Self { config, rules, realm, verifier, client, kerberos })
     }
 
     fn describe(&self) -> String {
-        let Config { http, data, root, trusted_realms, .. } = &self.config;
-        let root = root
+        let Config { http, data, trusted_realms, .. } = &self.config;
+        let root = self
+            .rules
+            .root
             .as_ref()
             .map_or_else(|| "let nobody pass every check".into(), |root| format!("let {root} pass every check"));
         format!(
@@ -70,10 +76,16 @@ impl Prepared {
     }
 
     fn serve(self) -> Result<(), ProgramError> {
-        let Self { config, rules, realm, verifier, client } = self;
+        let Self { config, rules, realm, verifier, client, kerberos } = self;
         let keeper = Keeper::open(&config.data, rules).map_err(ProgramError::running)?;
         let follower = Follower::new(&client);
         let _following = smol::spawn(follow(keeper.clone(), follower.clone()));
+        let users = config.broker_users.unwrap_or_else(|| [rustix::process::geteuid().as_raw()].into());
+        let answering = config.broker_socket.map(|path| {
+            let broker = Broker::following(keeper.clone(), &client, kerberos);
+            broker.listen(&path, users).map(smol::spawn).map_err(ProgramError::running)
+        });
+        let _answering = answering.transpose()?;
         let server = server(&config.http, realm, verifier, &keeper).map_err(ProgramError::unusable)?;
         server.run(Arc::new(Pages { keeper, follower }), Arc::new(Nothing))
     }

@@ -93,7 +93,8 @@ impl Rig {
     /// Without classes, identities and grants.
     pub(crate) fn unheard() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: Some(ROOT.parse().unwrap()) };
+        let rules =
+            Rules { realms: Realms::new("R", []).unwrap(), root: Some(ROOT.parse().unwrap()), fixed: BTreeMap::new() };
         let keeper = Keeper::open(&folder.path().join("auth.redb"), rules).unwrap();
         let nothing = || (Arc::new(Nothing), Arc::new(Nothing));
         let (pages, reload) = nothing();
