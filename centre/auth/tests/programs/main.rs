@@ -14,7 +14,7 @@ use latchkey_factory_plus_client::{
     Auth, CallError, Client, ConfigDb, Directory, Identity, Insecure, Limits, Services, Settings, Trust,
 };
 use latchkey_kdc_rig::{Kdc, REALM};
-use latchkey_test_support::{Lines, Port, block_on, drained, output, skip, spawn, within};
+use latchkey_test_support::{Lines, Port, block_on, output, skip, spawn, within};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -39,13 +39,13 @@ struct Running {
 
 impl Running {
     fn start(program: &Path, config: &Path) -> Self {
-        let mut command = Command::new(program);
-        command.arg("--config").arg(config).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (log, mut command) = (config.with_extension("log"), Command::new(program));
+        let errors = fs::File::create(&log).unwrap();
+        command.arg("--config").arg(config).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut child = spawn(command).unwrap();
         let lines = Lines::of(child.stdout.take().unwrap());
-        let log = drained(child.stderr.take().unwrap());
         let ready = lines.find("READY", &mut Vec::new(), |line| line.starts_with("READY"));
-        assert!(ready.is_some(), "{} ended: {}", program.display(), log.join().unwrap());
+        assert!(ready.is_some(), "{} ended: {}", program.display(), fs::read_to_string(log).unwrap());
         Self { child, _lines: lines }
     }
 
@@ -79,7 +79,8 @@ impl Centre {
         }
         let folder = tempfile::tempdir().unwrap();
         let centre = Self { kdc, folder, ports: [Port::reserve(), Port::reserve(), Port::reserve()] };
-        let mut password = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(centre.path("password")).unwrap();
+        let mut password =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(centre.path("password")).unwrap();
         std::io::Write::write_all(&mut password, PASSWORD.as_bytes()).unwrap();
         centre
     }
@@ -142,7 +143,8 @@ impl Centre {
 
 fn objects() -> Value {
     let permissions = [permission::READ_ACL, permission::READ_KERBEROS, permission::GIT_PULL];
-    let permissions: serde_json::Map<_, _> = permissions.map(|held| (held.to_string(), json!({}))).into_iter().collect();
+    let permissions: serde_json::Map<_, _> =
+        permissions.map(|held| (held.to_string(), json!({}))).into_iter().collect();
     json!({
         "service": service::CONFIG_DB,
         "version": 2,
@@ -191,7 +193,8 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
                 match alice.acl(&name).await {
                     Ok(list) if !list.is_empty() => return list.len(),
                     // Classes are on their way, or the program starts.
-                    Ok(_) | Err(CallError::Forbidden { .. } | CallError::Unreachable { .. } | CallError::Refused { .. }) => {}
+                    Ok(_)
+                    | Err(CallError::Forbidden { .. } | CallError::Unreachable { .. } | CallError::Refused { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
                 smol::future::yield_now().await;
@@ -213,7 +216,8 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
         let body = json!({"url": "http://elsewhere.example"});
         let refused = put.put(&path, &body, &latchkey_factory_plus_client::Precondition::None).await;
         assert!(matches!(refused, Err(CallError::Forbidden { .. })), "{refused:?}");
-        let told = root.service(service::DIRECTORY).put(&path, &body, &latchkey_factory_plus_client::Precondition::None).await;
+        let told =
+            root.service(service::DIRECTORY).put(&path, &body, &latchkey_factory_plus_client::Precondition::None).await;
         assert!(told.is_ok(), "{told:?}");
     });
 }
