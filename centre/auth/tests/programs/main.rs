@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use latchkey_factory_plus::Uuid;
-use latchkey_factory_plus::uuids::{account, class, permission, service, special};
+use latchkey_factory_plus::uuids::{account, application, class, permission, service, special};
 use latchkey_factory_plus_client::{
     Auth, CallError, Client, ConfigDb, Directory, Identity, Insecure, Limits, Services, Settings, Trust,
 };
@@ -81,7 +83,7 @@ impl Centre {
         let centre = Self { kdc, folder, ports: [Port::reserve(), Port::reserve(), Port::reserve()] };
         let mut password =
             fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(centre.path("password")).unwrap();
-        std::io::Write::write_all(&mut password, PASSWORD.as_bytes()).unwrap();
+        password.write_all(PASSWORD.as_bytes()).unwrap();
         centre
     }
 
@@ -125,6 +127,9 @@ impl Centre {
             "access": {"root": format!("sv1setup@{REALM}"), "fixed": fixed},
             "data": "data",
         });
+        if of == 1 {
+            config["broker_socket"] = json!("broker");
+        }
         if of == 2 {
             config["advertisements"] = json!([{"service": service::AUTH, "url": self.url(1)}]);
         }
@@ -142,7 +147,7 @@ impl Centre {
 }
 
 fn objects() -> Value {
-    let permissions = [permission::READ_ACL, permission::READ_KERBEROS, permission::GIT_PULL];
+    let permissions = [permission::READ_ACL, permission::READ_KERBEROS, permission::PARTICIPATE_AS_NODE];
     let permissions: serde_json::Map<_, _> =
         permissions.map(|held| (held.to_string(), json!({}))).into_iter().collect();
     json!({
@@ -152,6 +157,16 @@ fn objects() -> Value {
             class::RANK_1.to_string(): {class::PRINCIPAL.to_string(): {}, class::PERMISSION.to_string(): {}},
             class::PRINCIPAL.to_string(): {ALICE.to_string(): {}, account::DIRECTORY.to_string(): {}},
             class::PERMISSION.to_string(): permissions,
+            class::APPLICATION.to_string(): {
+                application::SPARKPLUG_ADDRESS.to_string(): {},
+                application::MQTT_PERMISSION_TEMPLATE.to_string(): {},
+            },
+        },
+        "configs": {
+            application::SPARKPLUG_ADDRESS.to_string(): {ALICE.to_string(): {"group_id": "North", "node_id": "A"}},
+            application::MQTT_PERMISSION_TEMPLATE.to_string(): {
+                permission::PARTICIPATE_AS_NODE.to_string(): {"spBv1.0/%g/NDATA/%n": "w", "spBv1.0/%g/NCMD/%n": "r"},
+            },
         },
     })
 }
@@ -172,12 +187,16 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
     let _directory = Running::start(&directory, &configs[2]);
 
     let root = centre.client("sv1setup");
-    let read_info = json!({permission::READ_ACL.to_string(): null, permission::READ_KERBEROS.to_string(): null});
+    let granted = json!({
+        permission::READ_ACL.to_string(): null,
+        permission::READ_KERBEROS.to_string(): null,
+        permission::PARTICIPATE_AS_NODE.to_string(): {special::SELF.to_string(): false},
+    });
     let dump = json!({
         "service": service::AUTH,
         "version": 2,
         "identities": {ALICE.to_string(): {"kerberos": format!("alice@{REALM}")}},
-        "grants": {class::PRINCIPAL.to_string(): read_info},
+        "grants": {class::PRINCIPAL.to_string(): granted},
     });
     block_on(async {
         ConfigDb::of(&root).load(&objects()).await.unwrap();
@@ -201,10 +220,10 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
             }
         }))
     };
-    assert_eq!(lines(), 2);
+    assert_eq!(lines(), 3);
     running.kill();
     let _running = Running::start(&auth, &configs[1]);
-    assert_eq!(lines(), 2);
+    assert_eq!(lines(), 3);
     block_on(async {
         assert_eq!(alice.whoami().await.unwrap().unwrap().uuid, Some(ALICE));
         assert!(matches!(alice.put_kerberos(ALICE, "x@R").await, Err(CallError::Forbidden { .. })));
@@ -220,4 +239,39 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
             root.service(service::DIRECTORY).put(&path, &body, &latchkey_factory_plus_client::Precondition::None).await;
         assert!(told.is_ok(), "{told:?}");
     });
+    topics_are_those_of_templates(&centre.path("auth").join("broker"), &name);
+}
+
+/// Asks as the broker's plugin does: a line, and a line.
+fn asked(socket: &Path, question: &Value) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    writeln!(stream, "{question}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+fn topics_are_those_of_templates(socket: &Path, name: &str) {
+    let connect = |user: &str, password: &str| {
+        asked(socket, &json!({"connect": {"username": user, "password": password, "address": "192.0.2.1"}}))
+    };
+    let access = |access: &str, topic: &str| json!({"filter": topic, "access": access});
+    let topics = json!([access("r", "spBv1.0/North/NCMD/A"), access("w", "spBv1.0/North/NDATA/A")]);
+    // Templates and addresses are heard of for themselves, perhaps after the classes.
+    let first = block_on(within("templates", async {
+        loop {
+            let answer = connect("alice", PASSWORD);
+            if answer["refused"]["outage"] != json!(true) {
+                return answer;
+            }
+            smol::future::yield_now().await;
+        }
+    }));
+    assert_eq!(first, json!({"allowed": {"principal": name, "topics": topics}}));
+    assert_eq!(asked(socket, &json!({"refresh": {"principal": name}})), first);
+    let wrong = connect("alice", "wrong");
+    assert_eq!(wrong, json!({"refused": {"code": "kerberos-wrong-password", "outage": false}}));
+    let nobody = connect("sv1configdb", PASSWORD);
+    assert_eq!(nobody["allowed"]["topics"], json!([]), "nobody here is called so");
+    assert_eq!(connect("a b", PASSWORD)["refused"]["code"], "auth-name-not-accepted");
 }
