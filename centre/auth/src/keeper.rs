@@ -1,14 +1,15 @@
 //! What is known, kept durably, for many callers at once.
 //!
-//! A write is decided against everything that was written before it, and shown to nobody before it is durable. Writes come one
-//! after the other; reads and the forming of access lists never wait for the disk.
+//! A write is decided against everything that was written before it, and shown to nobody before it is durable. Writes that wait
+//! while the disk is busy are written together; reads and the forming of access lists never wait for the disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_channel::Sender;
 use event_listener::{Event, EventListener};
 use latchkey_factory_plus::Uuid;
 use latchkey_group_commit::{OpenError, Store};
@@ -26,16 +27,30 @@ use crate::state::State;
 /// How long the news of an object takes at most, from the configuration database to here.
 const NEWS: Duration = Duration::from_secs(2);
 
+/// How many writes are written together at most.
+const GROUP: usize = 256;
+
+const NOT_WRITTEN: &str = "nothing was written: the disk of the service does not take it; try again later";
+
 /// Keeps everything. Clones are one.
 #[derive(Clone)]
 pub struct Keeper(Arc<Inner>);
 
 struct Inner {
     store: Store,
-    /// Held from the decision of a write until it can be seen.
-    writing: smol::lock::Mutex<()>,
+    /// Writes that nobody has taken up yet, in their order.
+    waiting: Mutex<VecDeque<Order>>,
+    /// What is known, and what is decided and not durable yet; held from the decision of writes until they can be seen.
+    writing: smol::lock::Mutex<Model>,
     known: Mutex<Known>,
     changed: Event,
+}
+
+/// A write, and who waits for its answer.
+struct Order {
+    caller: Upn,
+    write: Write,
+    done: Sender<Answer>,
 }
 
 struct Known {
@@ -72,9 +87,9 @@ impl Keeper {
         let mut model = Model::default();
         let store =
             Store::open(path, entries::TABLES, |table, key, value| entries::read(&mut model, table, key, value))?;
-        let known = Known { state: State::new(rules, model), heard: false };
-        let (writing, changed) = (smol::lock::Mutex::new(()), Event::new());
-        Ok(Self(Arc::new(Inner { store, writing, known: Mutex::new(known), changed })))
+        let writing = smol::lock::Mutex::new(model.clone());
+        let known = Mutex::new(Known { state: State::new(rules, model), heard: false });
+        Ok(Self(Arc::new(Inner { store, waiting: Mutex::default(), writing, known, changed: Event::new() })))
     }
 
     /// The durable file, for copies of one moment.
@@ -94,8 +109,11 @@ impl Keeper {
             Ask::Write(write) => {
                 let (keeper, (done, answer)) = (self.clone(), async_channel::bounded(1));
                 smol::spawn(async move {
+                    let written = keeper.write(caller, write).await;
+                    // Who has the answer may open the file anew.
+                    drop(keeper);
                     // Nobody waits for it any more: the write is done all the same.
-                    drop(done.send(keeper.write(caller, write).await).await);
+                    drop(done.send(written).await);
                 })
                 .detach();
                 answer.recv().await.unwrap_or_else(|_| Answer::refused(500, "the write was given up"))
@@ -127,36 +145,62 @@ impl Keeper {
     }
 
     async fn write_now(&self, caller: Upn, write: Write) -> Answer {
-        let _in_order = self.0.writing.lock().await;
-        let Decided { changes, answer } = match self.decide(caller, write) {
-            Ok(decided) => decided,
-            Err(refused) => return refused,
-        };
-        if changes.is_empty() {
-            return answer;
+        let (done, answer) = async_channel::bounded(1);
+        self.waiting().push_back(Order { caller, write, done });
+        // Whoever holds this writes what all others have ordered until then.
+        let mut ahead = self.0.writing.lock().await;
+        loop {
+            let group: Vec<Order> = {
+                let mut waiting = self.waiting();
+                let most = waiting.len().min(GROUP);
+                waiting.drain(..most).collect()
+            };
+            if group.is_empty() {
+                break;
+            }
+            self.write_group(group, &mut ahead).await;
         }
-        let written = self.0.store.write(changes.iter().map(entries::write).collect()).await;
-        if let Err(error) = written {
-            tracing::error!(%error, "Nothing was written");
-            return Answer::refused(
-                503,
-                "nothing was written: the disk of the service does not take it; try again later",
-            );
+        drop(ahead);
+        answer.recv().await.unwrap_or_else(|_| Answer::refused(500, "the write was given up"))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Order>> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a group, all or none of what changes something. `ahead` is the model with all of it.
+    async fn write_group(&self, group: Vec<Order>, ahead: &mut Model) {
+        let mut decided = Vec::new();
+        for Order { caller, write, done } in group {
+            let Decided { changes, answer } = self.decide(caller, write, ahead).unwrap_or_else(Decided::from);
+            changes.iter().for_each(|change| ahead.apply(change));
+            decided.push((changes, answer, done));
         }
+        let changes = || decided.iter().flat_map(|(changes, ..)| changes);
+        let entries: Vec<_> = changes().map(entries::write).collect();
+        let written = if entries.is_empty() { Ok(()) } else { self.0.store.write(entries).await };
         let mut known = self.known();
-        for change in &changes {
-            known.state.apply(change);
+        match &written {
+            Ok(()) => changes().for_each(|change| drop(known.state.apply(change))),
+            Err(error) => {
+                tracing::error!(%error, "Nothing was written");
+                *ahead = known.state.model().clone();
+            }
         }
         drop(known);
         self.tell();
-        answer
+        for (_, answer, done) in decided {
+            // What was refused, was refused because of what was not written, perhaps: nobody is told of that.
+            let answer = if written.is_ok() { answer } else { Answer::refused(503, NOT_WRITTEN) };
+            // Nobody waits for it any more: it is done all the same.
+            drop(done.try_send(answer));
+        }
     }
 
-    fn decide(&self, caller: Upn, write: Write) -> Result<Decided, Answer> {
+    fn decide(&self, caller: Upn, write: Write, ahead: &Model) -> Result<Decided, Answer> {
         let mut known = self.known();
         let rights = known.rights(caller, None)?;
-        let state = &known.state;
-        let ground = Ground { rules: state.rules(), objects: state.objects(), model: state.model() };
+        let ground = Ground { rules: known.state.rules(), objects: known.state.objects(), model: ahead };
         Ok(api::decide(ground, &rights, write, &mut Uuid::random))
     }
 

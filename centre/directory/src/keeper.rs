@@ -53,8 +53,11 @@ impl Keeper {
     pub async fn advertise(&self, may: MayAdvertise) -> Answer {
         let (keeper, (done, answer)) = (self.clone(), async_channel::bounded(1));
         smol::spawn(async move {
+            let written = keeper.write(may).await;
+            // Who has the answer may open the file anew.
+            drop(keeper);
             // Nobody waits for it any more: it is done all the same.
-            drop(done.send(keeper.write(may).await).await);
+            drop(done.send(written).await);
         })
         .detach();
         answer.recv().await.unwrap_or_else(|_| Answer::refused(500, "the write was given up"))

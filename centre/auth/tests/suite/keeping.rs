@@ -143,3 +143,40 @@ fn a_watcher_who_loses_its_right_is_told_so() {
     ask(&keeper, ROOT, Method::Delete, &format!("/v2/grant/{}", held["uuid"].as_str().unwrap()), &Value::Null);
     assert_eq!((look(), look()), (Some(403), None));
 }
+
+#[test]
+fn after_many_writes_at_once_the_file_says_what_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeper = open(folder.path());
+    hear(&keeper);
+    let asked = (10..74_u8).flat_map(|n| {
+        let principal = number(n);
+        let name = json!(format!("wanted{}@R", n % 8));
+        let made = grant(number(n % 16), permission::GIT_PULL, number(n % 4), false);
+        [
+            (Method::Put, identity_path(principal), name),
+            (Method::Post, "/v2/grant".into(), made),
+            (Method::Delete, identity_path(number(n.wrapping_sub(3))), Value::Null),
+        ]
+    });
+    let tasks: Vec<_> = asked
+        .map(|(method, path, body)| {
+            let asked = Ask::read(method, &path, body.to_string().as_bytes()).unwrap();
+            let keeper = keeper.clone();
+            smol::spawn(async move { keeper.ask(upn(ROOT), asked).await.status })
+        })
+        .collect();
+    for task in tasks {
+        let status = block_on(task);
+        assert!([200, 201, 204, 404, 409].contains(&status), "{status}");
+    }
+    let copied = tempfile::tempdir().unwrap();
+    block_on(keeper.store().copy_to(copied.path().join("auth.redb"))).unwrap();
+    let copy = open(copied.path());
+    hear(&copy);
+    for path in ["/v2/grant", "/v2/principal", "/v2/identity/kerberos"] {
+        let shown = seen(ask(&keeper, ROOT, Method::Get, path, &Value::Null));
+        assert!(!shown.1.as_array().unwrap().is_empty(), "{path}");
+        assert_eq!(seen(ask(&copy, ROOT, Method::Get, path, &Value::Null)), shown, "{path}");
+    }
+}
