@@ -173,7 +173,9 @@ impl Keeper {
         let mut decided = Vec::new();
         for Order { caller, write, done } in group {
             let Decided { changes, answer } = self.decide(caller, write, ahead).unwrap_or_else(Decided::from);
-            changes.iter().for_each(|change| ahead.apply(change));
+            for change in &changes {
+                ahead.apply(change);
+            }
             decided.push((changes, answer, done));
         }
         let changes = || decided.iter().flat_map(|(changes, ..)| changes);
