@@ -4,3 +4,4 @@
 
 mod addresses;
 mod interface;
+mod keeping;
