@@ -2,6 +2,8 @@
 
 mod rig;
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
