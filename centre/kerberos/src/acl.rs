@@ -117,16 +117,11 @@ impl Acl {
         if !is_part(realm) {
             return Err(AclError::Realm);
         }
-        let mut text = String::new();
-        for admin in admins {
-            text += &format!("{admin} x\n");
-        }
-        for role in EDGE_ROLES {
-            text += &format!("op1krbkeys/*@{realm} acdim {role}/*1@{realm}\n");
-        }
-        for role in NODE_ROLES {
-            text += &format!("op1krbkeys/*@{realm} acdim {role}/*1/*@{realm}\n");
-        }
+        let all = admins.iter().map(|admin| format!("{admin} x\n"));
+        let operator = format!("op1krbkeys/*@{realm} acdim");
+        let edge = EDGE_ROLES.map(|role| format!("{operator} {role}/*1@{realm}\n"));
+        let nodes = NODE_ROLES.map(|role| format!("{operator} {role}/*1/*@{realm}\n"));
+        let text: String = all.chain(edge).chain(nodes).collect();
         text.parse()
     }
 

@@ -50,7 +50,7 @@ impl Broker {
         }
         let directory = TempDir::with_prefix("latchkey-mosquitto-").unwrap();
         let (port, plugin) = (Port::reserve(), plugin());
-        let user = rustix::process::getuid().is_root().then_some("user root\n").unwrap_or_default();
+        let user = if rustix::process::getuid().is_root() { "user root\n" } else { "" };
         let mut text = format!("{user}listener {} 127.0.0.1\nplugin {}\n", port.number(), plugin.display());
         for (name, value) in options {
             let value = value.replace("DIR", directory.path().to_str().unwrap());
@@ -182,9 +182,9 @@ impl Drop for Subscriber {
 pub(crate) fn serve<V: Verify>(socket: &Path, permissions: Permissions<V>) -> smol::Task<()> {
     let limits = Limits {
         users: vec![rustix::process::getuid().as_raw()],
-        remember: Duration::from_secs(60),
+        remember: Duration::from_mins(1),
         failures: 3,
-        window: Duration::from_secs(600),
+        window: Duration::from_mins(10),
     };
     let server = Server::bind(socket, permissions, limits).unwrap();
     smol::spawn(async move { drop(server.run().await) })
