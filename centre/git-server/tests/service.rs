@@ -1,8 +1,8 @@
 //! The server on the HTTP server that it ships with: credentials, large bodies, change notification.
 
-mod rig;
-
 #![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod rig;
 
 use std::fs;
 use std::path::{Path, PathBuf};
