@@ -88,7 +88,7 @@ impl ConfigDb {
         &self,
         caller: Caller,
         write: Write,
-    ) -> impl Future<Output = Result<Outcome, Refusal>> + Send + 'static {
+    ) -> impl Future<Output = Result<Outcome, Refusal>> + Send + use<> {
         let (done, outcome) = bounded(1);
         let handed_over =
             self.inner.orders.try_send(Order::Write { caller, write, done }).map_err(|error| match error {
