@@ -236,5 +236,5 @@ fn a_set_up_takes_few_steps() {
         orders = tell(&mut machine, Event::Answer { id: order.id, answer });
     }
     assert!(machine.status().unwrap().ready);
-    assert_eq!((steps, records), (28, 3), "each is a round trip, and a record is a durable write");
+    assert_eq!((steps, records), (27, 3), "each is a round trip, and a record is a durable write");
 }
