@@ -179,6 +179,23 @@ impl Keeper {
         self.known().heard
     }
 
+    /// The whole access list of who is called so, for what stands in this program; `None` before classes were heard of.
+    pub fn list_of(&self, name: &Upn) -> Option<Result<List, NoList>> {
+        let mut known = self.known();
+        if !known.heard {
+            return None;
+        }
+        let principal = known.state.model().identities().principal_of(name);
+        Some(principal.map_or_else(|| Ok(List::default()), |principal| known.state.list(principal)))
+    }
+
+    /// How many identities and grants there are.
+    pub fn counts(&self) -> (u64, u64) {
+        let known = self.known();
+        let model = known.state.model();
+        (model.identities().all().count() as u64, model.grants().all().count() as u64)
+    }
+
     /// The classes whose members matter. Principals and permissions that are known as such are none.
     pub fn classes(&self) -> BTreeSet<Uuid> {
         let known = self.known();

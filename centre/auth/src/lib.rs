@@ -9,11 +9,15 @@
 //! 5. [`expand`] makes the access list of a principal of both; [`lists`] keeps lists, and knows which a change touches.
 //! 6. [`state`] holds all of it together.
 //!
-//! 7. [`keeper`]: the same for many callers, durably; [`server`] asks it, [`follow`] tells it of classes and owners.
+//! 7. [`config`], `run`: the program. [`keeper`]: the same for many callers, durably; [`server`] asks it, [`follow`] tells it of classes and owners.
+//!
+//! [`broker`] answers the MQTT broker's plugin.
 //!
 //! Up to [`state`] there is no I/O, no clock and no random number: fuzz target and model tests run the same code.
 
 pub mod api;
+pub mod broker;
+pub mod config;
 pub mod dump;
 mod entries;
 pub mod expand;
@@ -23,8 +27,15 @@ pub mod lists;
 pub mod model;
 pub mod objects;
 pub mod rights;
+mod run;
 pub mod server;
 pub mod state;
 mod upn;
 
+pub use run::run;
 pub use upn::{Realms, Upn, UpnError};
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
+    latchkey_reason::reasons::<broker::BrokerCode>()
+}

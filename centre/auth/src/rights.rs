@@ -3,6 +3,8 @@
 //! What changes something is asked for with a witness: [`MayName`], [`MayUnname`], [`MayGrant`], [`MayRevoke`], [`MayLoad`]. Only
 //! [`Rights`] makes one, of the caller's own access list, so no way around a check compiles.
 
+use std::collections::BTreeMap;
+
 use latchkey_factory_plus::grants::{Grant, allows};
 use latchkey_factory_plus::{ClusterName, Uuid, uuids};
 
@@ -70,11 +72,18 @@ pub struct Rules {
     pub realms: Realms,
     /// Who may do everything, if anybody.
     pub root: Option<Upn>,
+    /// What principals may do here beside what is granted to them.
+    pub fixed: BTreeMap<Upn, List>,
 }
 
 impl Rights {
-    /// The rights of a caller whose name was proven, and whose access list this is (an empty one where nobody is called so).
+    /// The rights of a caller whose name was proven, and whose access list this is (an empty one where nobody is called so);
+    /// what the configuration gives it comes to that.
     pub fn of(rules: &Rules, caller: Upn, list: List) -> Self {
+        let list = match rules.fixed.get(&caller) {
+            Some(fixed) => list.iter().chain(fixed.iter()).copied().collect(),
+            None => list,
+        };
         let is_root = rules.root.as_ref() == Some(&caller);
         let names = names(rules, &caller);
         Self { caller, is_root, names, list }

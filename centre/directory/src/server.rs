@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use latchkey_centre_service::AccessLists;
 use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids;
-use latchkey_factory_plus_client::acl::Follower;
 use latchkey_http_server::http::{HeaderName, Method as HttpMethod, StatusCode};
 use latchkey_http_server::{
-    self as server, About, ContentType, Handler, HttpConfig, HttpServer, Principal, Realm, Refusal, Request, Response,
-    ServerError, Software, Terms, Verifier,
+    self as server, About, Authenticated, ContentType, Handler, HttpConfig, HttpServer, Realm, Refusal, Request,
+    Response, ServerError, Software, Terms, Verifier,
 };
 
 use crate::address::{Domain, Outside};
@@ -26,26 +26,36 @@ const DUMP_TIME: Duration = Duration::from_mins(2);
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// An access list, some time later; or why there is none.
-pub type Listing<'a> = Pin<Box<dyn Future<Output = Result<Arc<[Access]>, String>> + Send + 'a>>;
-
-/// Whoever knows what a principal may do.
-pub trait AccessLists: Send + Sync + 'static {
-    /// The list of a principal, by its Kerberos name.
-    fn access<'a>(&'a self, name: &'a str) -> Listing<'a>;
+/// What a caller may do.
+#[derive(Debug, Clone, Default)]
+pub struct Held {
+    /// Everything.
+    pub is_root: bool,
+    /// This.
+    pub list: Arc<[Access]>,
 }
 
-impl AccessLists for Follower {
-    fn access<'a>(&'a self, name: &'a str) -> Listing<'a> {
-        Box::pin(async move { Self::access(self, name).await.map_err(|error| error.to_string()) })
+/// What a caller may do, some time later; 503 where nobody can tell.
+pub type Asking<'a> = Pin<Box<dyn Future<Output = Result<Held, Refusal>> + Send + 'a>>;
+
+/// Whoever knows what callers may do.
+pub trait Callers: Send + Sync + 'static {
+    /// What one may do now.
+    fn held<'a>(&'a self, caller: &'a Authenticated) -> Asking<'a>;
+}
+
+impl Callers for AccessLists {
+    fn held<'a>(&'a self, caller: &'a Authenticated) -> Asking<'a> {
+        Box::pin(async move {
+            let rights = self.of(caller).await?;
+            Ok(Held { is_root: rights.is_root(), list: Arc::clone(rights.list()) })
+        })
     }
 }
 
 /// What the configuration says of requests.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Who may do everything, if anybody.
-    pub root: Option<Principal>,
     /// The domain that the site's services have names in.
     pub domain: Option<Domain>,
     /// Whose word is taken for how a client got here.
@@ -56,7 +66,7 @@ pub struct Rules {
 pub struct Requests {
     keeper: Keeper,
     rules: Rules,
-    lists: Arc<dyn AccessLists>,
+    callers: Arc<dyn Callers>,
 }
 
 impl std::fmt::Debug for Requests {
@@ -73,7 +83,7 @@ pub fn server(
     http: &HttpConfig,
     realm: Realm,
     verifier: Arc<dyn Verifier>,
-    (keeper, rules, lists): (Keeper, Rules, Arc<dyn AccessLists>),
+    (keeper, rules, callers): (Keeper, Rules, Arc<dyn Callers>),
 ) -> Result<HttpServer<Requests>, ServerError> {
     let about = About {
         // The version of the original that has this interface; clients compare it.
@@ -86,7 +96,7 @@ pub fn server(
             revision: env!("CARGO_PKG_VERSION"),
         },
     };
-    HttpServer::new(http, about, realm, verifier, Requests { keeper, rules, lists })
+    HttpServer::new(http, about, realm, verifier, Requests { keeper, rules, callers })
 }
 
 impl Handler for Requests {
@@ -98,7 +108,7 @@ impl Handler for Requests {
     }
 
     async fn handle(&self, mut request: Request) -> server::Answer {
-        let caller = request.caller().known()?.principal().clone();
+        let caller = request.caller().known()?.clone();
         let method = match *request.method() {
             HttpMethod::GET => Method::Get,
             HttpMethod::PUT => Method::Put,
@@ -124,13 +134,8 @@ impl Handler for Requests {
 }
 
 impl Requests {
-    async fn write(&self, caller: &Principal, asked: Ask) -> Result<Answer, Refusal> {
-        let is_root = self.rules.root.as_ref() == Some(caller);
-        let list = if is_root {
-            Arc::default()
-        } else {
-            self.lists.access(caller.as_str()).await.map_err(Refusal::unavailable)?
-        };
+    async fn write(&self, caller: &Authenticated, asked: Ask) -> Result<Answer, Refusal> {
+        let Held { is_root, list } = self.callers.held(caller).await?;
         Ok(match MayAdvertise::check(asked, &list, is_root) {
             Ok(may) => self.keeper.advertise(may).await,
             Err(refused) => refused,

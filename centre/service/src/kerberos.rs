@@ -72,6 +72,12 @@ impl KerberosConfig {
 
     /// Checks the section, and gives the realm and who verifies. Nothing is started yet.
     pub fn verifier(&self) -> Result<(Realm, Arc<dyn Verifier>), KerberosConfigError> {
+        let (realm, kerberos) = self.kerberos()?;
+        Ok((realm, Arc::new(Helper(kerberos))))
+    }
+
+    /// The same for who takes passwords otherwise than over HTTP.
+    pub fn kerberos(&self) -> Result<(Realm, Kerberos), KerberosConfigError> {
         let realm = Realm::parse(&self.realm).map_err(|_| KerberosConfigError::Realm(self.realm.clone()))?;
         let bad_service = || KerberosConfigError::Service(self.service.clone());
         if self.service.contains('@') || !self.service.contains('/') {
@@ -93,7 +99,7 @@ impl KerberosConfig {
             deadline: Duration::from_secs(self.deadline_seconds.into()),
             waiting: WAITING,
         });
-        Ok((realm, Arc::new(Helper(kerberos))))
+        Ok((realm, kerberos))
     }
 
     /// What a check of the configuration looks for: the helper and the keytab.

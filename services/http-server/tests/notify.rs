@@ -27,6 +27,7 @@ impl Client {
         let reply = wire.reply();
         assert_eq!(reply.status, 101, "{reply:?}");
         assert_eq!(reply.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        assert_eq!(reply.header("connection"), Some("Upgrade"), "clients want it (RFC 6455, section 4.1)");
         wire.stream.set_nonblocking(true).unwrap();
         let stream = smol::net::TcpStream::from(smol::Async::new(wire.stream).unwrap());
         Self(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)

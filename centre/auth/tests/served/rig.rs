@@ -14,7 +14,7 @@ use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids::{class, permission, service, special};
 use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{HttpConfig, Nothing, Realm, Running};
+use latchkey_http_server::{Authenticated, HttpConfig, Nothing, Realm, Running};
 use latchkey_test_support::block_on;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -53,11 +53,13 @@ pub(crate) fn realm() -> Realm {
 /// The directory's lists, in the place of a follower of auth: it lets the manager advertise one service, and load.
 struct FakeLists;
 
-impl directory::server::AccessLists for FakeLists {
-    fn access<'a>(&'a self, name: &'a str) -> directory::server::Listing<'a> {
+impl directory::server::Callers for FakeLists {
+    fn held<'a>(&'a self, caller: &'a Authenticated) -> directory::server::Asking<'a> {
         let line = |target| Access { permission: permission::ADVERTISE_SERVICE, target };
-        let lines: &[Uuid] = if name == MANAGER { &[service::GIT, special::WILDCARD] } else { &[] };
-        Box::pin(async move { Ok(lines.iter().copied().map(line).collect()) })
+        let is_manager = caller.principal().as_str() == MANAGER;
+        let targets: &[Uuid] = if is_manager { &[service::GIT, special::WILDCARD] } else { &[] };
+        let list = targets.iter().copied().map(line).collect();
+        Box::pin(async move { Ok(directory::server::Held { is_root: false, list }) })
     }
 }
 
@@ -91,7 +93,8 @@ impl Rig {
     /// Without classes, identities and grants.
     pub(crate) fn unheard() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: Some(ROOT.parse().unwrap()) };
+        let rules =
+            Rules { realms: Realms::new("R", []).unwrap(), root: Some(ROOT.parse().unwrap()), fixed: BTreeMap::new() };
         let keeper = Keeper::open(&folder.path().join("auth.redb"), rules).unwrap();
         let nothing = || (Arc::new(Nothing), Arc::new(Nothing));
         let (pages, reload) = nothing();
@@ -105,7 +108,6 @@ impl Rig {
         let rules = directory::server::Rules {
             domain: Some("internal.example".to_owned().try_into().unwrap()),
             trusted_proxies: vec!["127.0.0.2".parse().unwrap()],
-            root: None,
         };
         let of = (kept, rules, Arc::new(FakeLists) as _);
         let (pages, reload) = nothing();

@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn lists_are_those_of_the_rules_after_any_changes(steps in prop::collection::vec(step(), 1..60)) {
-        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: None };
+        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: None, fixed: BTreeMap::new() };
         let mut state = State::new(rules, Model::default());
         let mut plain = Plain::default();
         let mut watched: BTreeMap<Uuid, Option<BTreeSet<Access>>> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! A small site: principals, a role, permissions, and the requests of somebody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latchkey_auth::api::{Answer, Ask, Body, Ground, Method, decide, read};
 use latchkey_auth::model::{Change, Model};
@@ -54,7 +54,7 @@ pub(crate) struct Site {
 impl Site {
     /// The cluster manager names anybody and grants Git's pull; the edge names what is its own.
     pub(crate) fn new() -> Self {
-        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: Some(upn(ROOT)) };
+        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: Some(upn(ROOT)), fixed: BTreeMap::new() };
         let mut site = Self { state: State::new(rules, Model::default()), next: 100 };
         let permissions = [
             permission::GIT_PULL,

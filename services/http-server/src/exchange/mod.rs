@@ -248,7 +248,8 @@ fn finish<H: Handler>(
     if let Some(cache) = shared.cache.as_ref().filter(|_| readable && status == StatusCode::OK) {
         headers.entry(CACHE_CONTROL).or_insert_with(|| cache.clone());
     }
-    let unread = !link.pace.is_body_read();
+    // Of a WebSocket there is no body; its header Connection says Upgrade.
+    let unread = status != StatusCode::SWITCHING_PROTOCOLS && !link.pace.is_body_read();
     if unread || facts.last {
         link.leave_unread();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -1,0 +1,141 @@
+//! The configuration file: closed JSON, checked as a whole before anything is opened.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
+use latchkey_http_server::HttpConfig;
+use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use serde::Deserialize;
+
+use crate::rights::Rules;
+use crate::{Realms, Upn, UpnError};
+
+/// The whole file. Unknown fields are refused; relative paths are relative to the file's directory. `auth.example.json` shows
+/// every field.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Schema of this file: 1.
+    pub schema: u32,
+    /// How the service is reached.
+    pub http: HttpConfig,
+    /// Who verifies callers.
+    pub kerberos: KerberosConfig,
+    /// Where the other services are: the configuration database is needed. It has to know this service's permissions without
+    /// asking it (`access.fixed` there): to read the members of classes, and registrations.
+    pub centre: CentreConfig,
+    /// Who passes every check, and what principals may do here beside what is granted to them: services ask for access lists
+    /// before anything is granted.
+    #[serde(default)]
+    pub access: AccessConfig,
+    /// A Unix socket that the broker's plugin asks; without it, none is made.
+    pub broker_socket: Option<PathBuf>,
+    /// Users, by number, whose processes may ask there. Default: this service's own.
+    pub broker_users: Option<BTreeSet<u32>>,
+    /// Realms beside `kerberos.realm` whose principals can be given an identity: those that its KDC trusts.
+    #[serde(default)]
+    pub trusted_realms: Vec<String>,
+    /// The file that holds everything; it is made when it is not there.
+    pub data: PathBuf,
+}
+
+/// Why a configuration is refused. The operator's fault, all of them.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read, or is no closed JSON of the schema.
+    #[error("{0}")]
+    File(#[from] ConfigFileError),
+    /// How the service is reached.
+    #[error("`http`: {0}")]
+    Http(#[from] latchkey_http_server::HttpConfigError),
+    /// A realm that is none.
+    #[error("`kerberos.realm`, `trusted_realms`: {0}")]
+    Realm(UpnError),
+    /// Somebody who could not log in.
+    #[error("`access`: {0}")]
+    Access(UpnError),
+}
+
+impl Schema for Config {
+    const KNOWN: u32 = 1;
+
+    fn schema(&self) -> u32 {
+        self.schema
+    }
+}
+
+impl Config {
+    /// Reads a file and checks it.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let mut config: Self = config::read(path)?;
+        config.http.check()?;
+        config.rules()?;
+        let own = std::iter::once(&mut config.data).chain(&mut config.broker_socket);
+        config::resolve(
+            path,
+            own.chain(config.http.paths()).chain(config.kerberos.paths()).chain(config.centre.paths()),
+        );
+        Ok(config)
+    }
+
+    /// Realms, and who is root.
+    ///
+    /// # Errors
+    /// [`ConfigError::Realm`], [`ConfigError::Access`].
+    pub fn rules(&self) -> Result<Rules, ConfigError> {
+        let realms =
+            Realms::new(&self.kerberos.realm, self.trusted_realms.iter().cloned()).map_err(ConfigError::Realm)?;
+        let known = |name: &String| {
+            let upn: Upn = name.parse()?;
+            realms.check(&upn).map(|()| upn)
+        };
+        let AccessConfig { root, fixed } = &self.access;
+        let root = root.as_ref().map(known).transpose().map_err(ConfigError::Access)?;
+        let fixed = fixed.iter().map(|(name, list)| Ok((known(name)?, list.as_slice().into())));
+        let fixed = fixed.collect::<Result<_, _>>().map_err(ConfigError::Access)?;
+        Ok(Rules { realms, root, fixed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Config, ConfigError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("auth.json");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path)
+    }
+
+    const EXAMPLE: &str = include_str!("../auth.example.json");
+
+    #[test]
+    fn the_example_is_accepted_and_its_paths_are_relative_to_it() {
+        let config = load(EXAMPLE).unwrap();
+        assert!(config.kerberos.keytab.is_absolute() && config.data.is_absolute());
+        let rules = config.rules().unwrap();
+        assert_eq!(rules.root.unwrap().as_str(), "admin@FACTORY.EXAMPLE");
+        assert_eq!(rules.fixed.len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_by_field() {
+        for (from, to, expected) in [
+            ("\"schema\": 1", "\"schema\": 2", "schema"),
+            ("\"schema\": 1", "\"schema\": 1, \"debug\": true", "unknown field `debug`"),
+            ("\"admin@FACTORY.EXAMPLE\"", "\"admin@OTHER\"", "`access`"),
+            ("\"admin@FACTORY.EXAMPLE\"", "\"admin\"", "NAME@REALM"),
+            ("[\"PARTNER.EXAMPLE\"]", "[\"A B\"]", "`trusted_realms`"),
+            ("\"127.0.0.1:9005\"", "\"0.0.0.0:9005\"", "loopback"),
+        ] {
+            assert!(EXAMPLE.contains(from), "{from}");
+            let error = load(&EXAMPLE.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
