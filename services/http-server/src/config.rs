@@ -71,7 +71,8 @@ pub struct HttpLimits {
     /// Failed attempts to authenticate from one IP address, in the long run; 16 times that from its site, 4 times that for one user from
     /// where the user is not known. Default 10.
     pub failures_per_minute: u32,
-    /// How many of these at once after a pause. Default 20.
+    /// How many of these at once after a pause; attempts under way count until they are found good, so behind a proxy it must allow
+    /// for as many as come at once. Default 50.
     pub failure_burst: u32,
     /// Seconds for which a name and password that were good are good without asking the KDC; 0 asks each time. Default 30.
     pub password_seconds: u32,
@@ -110,7 +111,7 @@ impl Default for HttpLimits {
             head_bytes: 32_768,
             body_bytes: 100_000,
             failures_per_minute: 10,
-            failure_burst: 20,
+            failure_burst: 50,
             password_seconds: 30,
             tokens: 10_000,
             tokens_per_principal: 64,

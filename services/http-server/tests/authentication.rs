@@ -1,5 +1,7 @@
 //! Who it is, as the contract has it.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
 mod rig;
 
 use rig::{admin, basic, get, rig, rig_with};
@@ -51,6 +53,18 @@ fn whatever_is_no_proof_is_answered_alike() {
         assert_unauthenticated(&rig.ask(&get("/ping", &headers)));
     }
     assert_unauthenticated(&rig.ask("POST /token HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"));
+}
+
+#[test]
+fn whoever_asks_without_credentials_first_keeps_the_connection() {
+    let rig = rig();
+    let mut wire = rig.connect();
+    for _ in 0..3 {
+        wire.send(get("/who", "").as_bytes());
+        assert_unauthenticated(&wire.reply());
+        wire.send(get("/who", &admin()).as_bytes());
+        assert_eq!(wire.reply().status, 200);
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Peers that mean ill, byte by byte.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
 mod rig;
 
 use rig::{admin, get, rig, rig_with};

@@ -1,5 +1,7 @@
 //! Change notification, with a WebSocket client of another hand.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
 mod rig;
 
 use async_tungstenite::WebSocketStream;
@@ -152,6 +154,7 @@ fn what_cannot_be_watched_is_said_with_its_status() {
             (json!({ "method": "WATCH" }), 400),
             (json!({ "method": "CLOSE" }), 410),
             (json!({ "method": "WATCH", "request": { "url": "v2/panic" } }), 500),
+            (json!({ "method": "SEARCH", "parent": "panic/" }), 500),
         ] {
             let mut request = request;
             request["uuid"] = json!(uuid(2));

@@ -1,5 +1,7 @@
 //! Requests and responses, by hand and by curl.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
 mod rig;
 
 use rig::{UPLOAD, admin, curl, get, rig, rig_with};
@@ -120,6 +122,20 @@ fn a_panic_is_answered_and_ends_nothing() {
 }
 
 #[test]
+fn panics_of_terms_and_of_bodies_end_nothing_else() {
+    let rig = rig();
+    let mut wire = rig.connect();
+    wire.send(get("/terms-panic", "").as_bytes());
+    assert_eq!(wire.reply().status, 500);
+    wire.send(get("/body-panic", &admin()).as_bytes());
+    latchkey_test_support::until("the second panic", || (rig.metric("handler_panics_total") == 2).then_some(()));
+    latchkey_test_support::until("the end", || (rig.metric("connections") == 0).then_some(()));
+    for _ in 0..16 {
+        assert_eq!(rig.ask(&get("/open", "")).status, 200, "whichever thread it is");
+    }
+}
+
+#[test]
 fn a_handler_that_takes_too_long_is_answered_for() {
     let reply = rig().ask(&get("/slow", &admin()));
     assert!(reply.status == 503 && reply.text().contains("within 1 s"), "{reply:?}");
@@ -221,7 +237,7 @@ fn whoever_does_not_read_gets_no_more_and_ends_the_child() {
     latchkey_test_support::until("the request", || (rig.metric("requests_total{status=\"2xx\"}") == 1).then_some(()));
     latchkey_test_support::until("the end of the connection", || (rig.metric("connections") == 0).then_some(()));
     let mut all = Vec::new();
-    wire.stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    wire.stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     // A reset is an end, too.
     drop(wire.stream.read_to_end(&mut all));
     assert!(all.len() < 32 * 1024 * 1024, "what the kernel's buffers hold: {}", all.len());

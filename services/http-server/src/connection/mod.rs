@@ -17,6 +17,7 @@ use smol::future::FutureExt;
 use smol::io::AsyncReadExt;
 use smol::net::TcpStream;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,17 @@ const LINGER: (usize, Duration) = (256 * 1024, Duration::from_secs(2));
 
 impl<H: Handler> Connections for Shared<H> {
     async fn connection(self: Arc<Self>, visit: Visit, stop: Stop) {
+        // A service's body or feed may panic while it is read; the thread serves others, too.
+        if AssertUnwindSafe(self.attend(visit, stop)).catch_unwind().await.is_err() {
+            self.metrics.panicked();
+            tracing::error!("A connection ended by a panic");
+        }
+    }
+}
+
+impl<H: Handler> Shared<H> {
+    /// A connection, from TLS to its end.
+    async fn attend(self: &Arc<Self>, visit: Visit, stop: Stop) {
         let Visit { stream: socket, address, shown } = visit;
         let _open = self.metrics.opened();
         let Some(stream) = self.secure(socket.clone(), address).await else { return };
@@ -50,15 +62,13 @@ impl<H: Handler> Connections for Shared<H> {
         }
         if let Some((upgrade, id)) = link.take_upgrade() {
             if let Some(parts) = upgrade.await.ok().and_then(taken_back) {
-                notify::serve(&self, parts, (address, id), &stop).await;
+                notify::serve(self, parts, (address, id), &stop).await;
             }
         } else if link.left_unread() {
             linger(socket).await;
         }
     }
-}
 
-impl<H: Handler> Shared<H> {
     /// The TLS handshake, within its time.
     async fn secure(&self, socket: TcpStream, address: SocketAddr) -> Option<Stream> {
         let Some(tls) = &self.tls else { return Some(Stream::Plain(socket)) };

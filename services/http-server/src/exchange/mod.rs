@@ -17,6 +17,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use smol::Timer;
 use smol::future::{FutureExt, poll_once};
@@ -70,7 +71,7 @@ pub(crate) async fn exchange<H: Handler>(
     link: Arc<Link>,
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<OutBody>, Infallible> {
-    link.pace.begin(shared.time);
+    link.pace.begin(shared.time, request.body().is_end_stream());
     let mut facts = Facts {
         id: shared.ids.next().into(),
         method: request.method().clone(),
@@ -80,7 +81,12 @@ pub(crate) async fn exchange<H: Handler>(
         reply: None,
         last: request.headers().contains_key(TRANSFER_ENCODING),
     };
-    let answer = answer(&shared, &link, request, &mut facts).await;
+    // A panic leaves what a service shares as its locks leave it: those of this workspace take poisoned ones.
+    let answer = AssertUnwindSafe(answer(&shared, &link, request, &mut facts)).catch_unwind().await;
+    let answer = answer.unwrap_or_else(|_| {
+        shared.metrics.panicked();
+        Err(Refusal::internal("the handler panicked"))
+    });
     let response = answer.unwrap_or_else(|refusal| {
         log_refusal(&shared, &link, &facts, &refusal);
         Response::from(&refusal)
@@ -134,7 +140,7 @@ async fn answer<H: Handler>(
             let (id, peer) = (Arc::clone(&facts.id), link.peer);
             let (uri, headers) = (head.uri, head.headers);
             let parts = RequestParts { method, uri, headers, caller, id, peer, head_only, body };
-            handle(shared, Request::new(parts), time).await
+            within(time, pin!(shared.handler.handle(Request::new(parts)))).await?
         }
     }
 }
@@ -173,16 +179,6 @@ impl From<Denied> for Refusal {
             Denied::Nothing | Denied::Wrong(_) => Self { detail: Some(denied.to_string()), ..Self::unauthenticated() },
         }
     }
-}
-
-/// The handler's answer, within its time, whatever it does.
-async fn handle<H: Handler>(shared: &Arc<Shared<H>>, request: Request, time: Duration) -> Result<Response, Refusal> {
-    // A panic leaves what the handler shares as its locks leave it: those of this workspace take poisoned ones.
-    let handling = pin!(AssertUnwindSafe(shared.handler.handle(request)).catch_unwind());
-    within(time, handling).await?.unwrap_or_else(|_| {
-        shared.metrics.panicked();
-        Err(Refusal::internal("the handler panicked"))
-    })
 }
 
 /// What `work` gives within `time`.
@@ -285,8 +281,7 @@ fn log_refusal<H: Handler>(shared: &Arc<Shared<H>>, link: &Link, facts: &Facts, 
     if refusal.status.is_server_error() {
         tracing::error!(%id, %peer, who, %method, %path, status, why, "Request failed");
     } else if matches!(refusal.status, StatusCode::UNAUTHORIZED | StatusCode::TOO_MANY_REQUESTS)
-        // Clients ask without credentials first.
-        && refusal.detail.as_deref() != Some("no credentials")
+        && refusal.detail.is_some()
         && let Some(left_out) = shared.noise.write_now()
     {
         tracing::warn!(target: "audit", %id, %peer, %method, %path, status, why, left_out, "Not authenticated");

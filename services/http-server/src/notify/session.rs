@@ -217,9 +217,8 @@ async fn hear<'a, H: Handler>(
             }
             Ok(Message::Ping(_) | Message::Pong(_)) => {}
             Ok(Message::Binary(_) | Message::Frame(_)) => return End::NotText,
-            Ok(Message::Close(_)) => return End::Gone,
             Err(Error::Capacity(_)) => return End::TooLarge,
-            Err(_) => return End::Gone,
+            Ok(Message::Close(_)) | Err(_) => return End::Gone,
         }
     }
     End::Gone
@@ -311,7 +310,8 @@ impl<'a, H: Handler> Subscriptions<'a, H> {
         let own = Arc::clone(&self.running);
         let subscription = async move {
             let _open = shared.metrics.subscription();
-            let told = AssertUnwindSafe(follow(feed.watch(caller, request), uuid, &outbox)).catch_unwind().await;
+            let told = async { follow(feed.watch(caller, request), uuid, &outbox).await };
+            let told = AssertUnwindSafe(told).catch_unwind().await;
             if told.is_err() {
                 shared.metrics.panicked();
                 tracing::error!(%uuid, "A feed panicked");

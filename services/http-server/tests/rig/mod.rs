@@ -31,6 +31,7 @@ impl Handler for Sample {
         use latchkey_http_server::Terms;
         match path {
             "/open" | "/page" => Terms::open(),
+            "/terms-panic" => panic!("as asked"),
             "/optional" => Terms::optional(),
             "/upload" | "/cat" => Terms::authenticated().body_limit(UPLOAD).time(Duration::from_mins(5)),
             "/slow" => Terms::authenticated().time(Duration::from_secs(1)),
@@ -63,6 +64,7 @@ impl Handler for Sample {
             }
             (&Method::POST, ["cat"]) => cat(request),
             (&Method::GET, ["zeros"]) => zeros(),
+            (&Method::GET, ["body-panic"]) => Ok(Response::stream(StatusCode::OK, Panics)),
             (_, ["panic"]) => panic!("as asked"),
             (_, ["slow"]) => std::future::pending().await,
             _ => Err(Refusal::not_found("There is nothing here")),
@@ -93,6 +95,18 @@ fn zeros() -> Answer {
     Ok(Response::stream(StatusCode::OK, Owned { stdout, _child: child }))
 }
 
+struct Panics;
+
+impl smol::io::AsyncRead for Panics {
+    fn poll_read(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        _: &mut [u8],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        panic!("as asked")
+    }
+}
+
 struct Owned {
     stdout: smol::process::ChildStdout,
     _child: smol::process::Child,
@@ -115,6 +129,7 @@ pub(crate) struct SampleFeed {
 
 impl Feed for SampleFeed {
     fn watch(&self, caller: Authenticated, request: notify::Request) -> Subscribing<'_> {
+        assert!(!matches!(&request, notify::Request::Search { parent, .. } if parent == "panic/"), "as asked");
         Box::pin(async move {
             let notify::Request::Watch { request, .. } = request else { return Err(FeedRefusal::NotWatchable) };
             match request.url.as_str() {
@@ -151,6 +166,7 @@ pub(crate) fn about() -> About {
 }
 
 /// A service on loopback; `more` are fields of its configuration, `limits` of its limits.
+#[expect(clippy::needless_pass_by_value, reason = "for json!")]
 pub(crate) fn rig_with(more: Value, limits: Value) -> Rig {
     let mut section = json!({ "listen": ["127.0.0.1:0"], "admin_listen": "127.0.0.1:0", "limits": limits });
     if more.get("certificate").is_none() {
@@ -329,7 +345,7 @@ impl Wire {
     }
 
     fn more(&mut self) -> bool {
-        let mut buffer = [0; 65_536];
+        let mut buffer = [0; 16_384];
         match self.stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(count) => {
