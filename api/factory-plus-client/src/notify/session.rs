@@ -284,7 +284,10 @@ impl<'a> Session<'a> {
         let text = match message {
             Message::Text(text) => text,
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
-            Message::Close(_) => return Err(CallError::unreachable(&self.place, &"it closed the connection")),
+            Message::Close(frame) => {
+                let said = shown(frame.map(|frame| frame.reason.as_bytes().to_vec()).unwrap_or_default().as_slice());
+                return Err(CallError::unreachable(&self.place, &format_args!("it closed the connection: {said:?}")));
+            }
             Message::Binary(_) | Message::Frame(_) => {
                 return Err(CallError::bad_answer(&self.place, &"a frame that is no text"));
             }

@@ -238,3 +238,86 @@ fn etag(headers: &Map<String, Value>) -> Option<Etag> {
     let text = headers.get("etag")?.as_str()?;
     Etag::unquoted(text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(json!(null)),
+            Just(json!(0)),
+            Just(json!([1])),
+            Just(json!({"a": "b"})),
+            "[ -~]{0,9}".prop_map(Value::from)
+        ]
+    }
+
+    fn response() -> impl Strategy<Value = Response> {
+        let status = prop_oneof![Just(200), Just(204), Just(403), Just(404), Just(412), Just(503), any::<u16>()];
+        (status, prop::option::of(value()), prop::option::of(value())).prop_map(|(status, body, etag)| {
+            let headers = etag.into_iter().map(|etag| ("etag".to_owned(), etag)).collect();
+            Response { status, body, headers }
+        })
+    }
+
+    fn child() -> impl Strategy<Value = String> {
+        prop_oneof![4 => (0..9_u8).prop_map(|n| Uuid::from_bytes([n; 16]).to_string()), 1 => "[ -~]{0,40}"]
+    }
+
+    fn update() -> impl Strategy<Value = Update> {
+        let children = prop::option::of(prop::collection::btree_map(child(), response(), 0..8));
+        (any::<u16>(), prop::option::of(response()), prop::option::of(child()), children).prop_map(
+            |(status, response, child, children)| Update { uuid: Uuid::NIL, status, response, child, children },
+        )
+    }
+
+    proptest! {
+        /// Whatever a service tells: it is taken or named, bounds hold, and only what was taken makes a subscription fresh.
+        #[test]
+        fn any_updates_are_taken_or_named_within_bounds(updates in prop::collection::vec(update(), 0..40)) {
+            let limits = Limits { children: 5, children_bytes: 60, ..Limits::default() };
+            let search = Want::Search { parent: "v2/".into(), filter: None, reduce: |body| body };
+            for want in [Want::Watch { url: "v2/x".into() }, search] {
+                let subscription = Subscription::new(1, want, &limits);
+                for update in updates.clone() {
+                    let before = subscription.look(|known| known.number);
+                    match subscription.hear(update) {
+                        Ok(()) => prop_assert_eq!(subscription.look(|known| known.number), before + 1),
+                        Err(why) => {
+                            prop_assert!(why.len() < 200, "{}", why);
+                            prop_assert_eq!(subscription.look(|known| known.number), before);
+                        }
+                    }
+                    let children = subscription.look(|known| known.assembly().and_then(Assembly::children));
+                    let children: BTreeMap<_, _> = children.unwrap_or_default();
+                    prop_assert!(children.len() <= 5);
+                    let fresh = subscription.look(|known| known.state == State::Fresh && known.assembly().is_some());
+                    prop_assert!(!fresh || subscription.look(|known| known.assembly().is_some_and(Assembly::is_complete)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tag_is_one_with_its_quotes_and_without() {
+        let tag = |text: &str| etag(&Map::from_iter([("etag".to_owned(), json!(text))]));
+        assert_eq!(tag("a"), tag("\"a\""));
+        assert_eq!((tag("a\"b"), etag(&Map::new())), (None, None));
+    }
+
+    #[test]
+    fn who_is_stale_already_is_so_since_then() {
+        let subscription = Subscription::new(1, Want::Watch { url: "v2/x".into() }, &Limits::default());
+        let since = Instant::now();
+        subscription.stale_since(since, "first");
+        subscription.stale("second");
+        let state = subscription.look(|known| known.state.clone());
+        assert_eq!(state, State::Stale { since, reason: "second".into() });
+    }
+}

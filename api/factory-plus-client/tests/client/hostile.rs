@@ -61,8 +61,8 @@ fn silence_ends() {
 
 #[test]
 fn an_answer_that_trickles_ends_with_the_whole_limit() {
-    let limits = Limits { whole: Duration::from_millis(300), ..small() };
-    let limits = Limits { answer: usize::MAX, ..limits };
+    // It is never silent, and never too much.
+    let limits = Limits { whole: Duration::from_millis(300), answer: usize::MAX, ..limits() };
     let error = ask(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n", limits);
     assert!(matches!(error, CallError::Unreachable { .. }) && error.to_string().contains("not done within"), "{error}");
 }
@@ -78,6 +78,18 @@ fn a_token_that_is_none_is_a_wrong_answer() {
         let error = ask(head, b"", small());
         assert!(matches!(error, CallError::BadAnswer { .. }), "{error}");
     }
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_is_nobodys_answer() {
+    const BOTH: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 24\r\n\r\n{\"token\":\"a\",\"expiry\":9}\
+        HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n\"evil\"";
+    let server = raw::answering(BOTH, b"");
+    let services = Services::fixed([(SERVICE, server.url.parse().unwrap())]);
+    let client = client(services, Trust::none().allowing(Insecure), limits());
+    // The call has a connection of its own, and there it is the first.
+    let answer = block_on(client.service(SERVICE).read::<Value>("v2/x")).unwrap().unwrap();
+    assert_eq!(answer["token"], "a");
 }
 
 #[test]

@@ -35,6 +35,9 @@ async fn one(mut stream: TcpStream, head: &'static [u8], endless: &'static [u8])
     if stream.write_all(head).await.is_err() {
         return;
     }
-    while !endless.is_empty() && stream.write_all(endless).await.is_ok() {}
+    while !endless.is_empty() && stream.write_all(endless).await.is_ok() {
+        // The client may run on this thread.
+        smol::future::yield_now().await;
+    }
     std::future::pending::<()>().await;
 }
