@@ -1,6 +1,6 @@
 //! The server on the HTTP server that it ships with: credentials, large bodies, change notification.
 
-#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+#![allow(clippy::unwrap_used, reason = "a rig that fails shall fail there")]
 
 mod rig;
 
