@@ -48,6 +48,11 @@ impl Objects {
         self.classes.contains_key(&object) || self.owners.contains_key(&object)
     }
 
+    /// Who owns an object.
+    pub fn owner(&self, object: Uuid) -> Option<Uuid> {
+        self.owners.get(&object).copied()
+    }
+
     /// What a principal owns.
     pub fn owned_by(&self, owner: Uuid) -> impl Iterator<Item = Uuid> {
         self.owned.get(&owner).into_iter().flatten().copied()

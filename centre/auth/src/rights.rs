@@ -5,15 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use latchkey_factory_plus::grants::{Grant, allows};
+use latchkey_factory_plus::grants::{Access, Grant, allows};
 use latchkey_factory_plus::{ClusterName, Uuid, uuids};
 
 use crate::expand::{self, List};
 use crate::objects::Objects;
 use crate::upn::{Realms, Upn, UpnError};
 
-/// The account of an edge that makes the edge's other accounts: `op1krbkeys/CLUSTER`.
-const EDGE_KEYS: &str = "op1krbkeys";
+/// The accounts of an edge: `op1krbkeys/CLUSTER`, which makes the edge's other accounts, and the three that a centre makes beside it.
+const EDGE_ROLES: [&str; 4] = ["op1krbkeys", "op1flux", "op1sync", "op1monitor"];
 
 /// Why the caller may not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +37,9 @@ pub enum Forbidden {
         /// What it wanted to be a name.
         name: Upn,
     },
+    /// An edge names what it owns.
+    #[error("an edge names the principals that it owns; {0} is another's")]
+    NotOwn(Uuid),
     /// The caller looks like an edge's account, and no cluster can be called as its second part says.
     #[error("{0} is called like an edge's account, but there can be no cluster of that name: it names nobody")]
     NoCluster(Upn),
@@ -60,6 +63,7 @@ enum Names {
 #[derive(Debug, Clone)]
 pub struct Rights {
     caller: Upn,
+    principal: Option<Uuid>,
     is_root: bool,
     names: Names,
     list: List,
@@ -77,16 +81,16 @@ pub struct Rules {
 }
 
 impl Rights {
-    /// The rights of a caller whose name was proven, and whose access list this is (an empty one where nobody is called so);
-    /// what the configuration gives it comes to that.
-    pub fn of(rules: &Rules, caller: Upn, list: List) -> Self {
+    /// The rights of a caller whose name was proven, whose principal and access list these are (none and an empty one where nobody
+    /// is called so); what the configuration gives it comes to that.
+    pub fn of(rules: &Rules, caller: Upn, principal: Option<Uuid>, list: List) -> Self {
         let list = match rules.fixed.get(&caller) {
             Some(fixed) => list.iter().chain(fixed.iter()).copied().collect(),
             None => list,
         };
         let is_root = rules.root.as_ref() == Some(&caller);
         let names = names(rules, &caller);
-        Self { caller, is_root, names, list }
+        Self { caller, principal, is_root, names, list }
     }
 
     /// Who asks.
@@ -153,12 +157,13 @@ impl Rights {
     /// Whether it may name a principal so.
     ///
     /// It needs `ManageKerberos` for the principal: for all, for this one, or for what it owns when this one is its own. An edge's
-    /// account (`op1krbkeys/CLUSTER` of our realm) names only `*/CLUSTER` and `*/CLUSTER/*`, whatever it was granted.
+    /// account (`op1krbkeys/CLUSTER` of our realm, say) names only `*/CLUSTER` and `*/CLUSTER/*`, and only what it owns or was
+    /// granted by name, even where it was granted all: whoever names a principal of others is that principal from then on.
     ///
     /// # Errors
     /// [`Forbidden`], but [`Forbidden::Widens`] and [`Forbidden::Any`].
-    pub fn name(&self, rules: &Rules, principal: Uuid, name: Upn) -> Result<MayName, Forbidden> {
-        self.need("ManageKerberos", uuids::permission::MANAGE_KERBEROS, principal)?;
+    pub fn name(&self, rules: &Rules, objects: &Objects, principal: Uuid, name: Upn) -> Result<MayName, Forbidden> {
+        self.names_principal(objects, principal)?;
         self.check_name(rules, &name)?;
         Ok(MayName { principal, name })
     }
@@ -167,12 +172,30 @@ impl Rights {
     ///
     /// # Errors
     /// Those of [`name`](Self::name).
-    pub fn unname(&self, rules: &Rules, principal: Uuid, name: Option<&Upn>) -> Result<MayUnname, Forbidden> {
-        self.need("ManageKerberos", uuids::permission::MANAGE_KERBEROS, principal)?;
+    pub fn unname(
+        &self,
+        rules: &Rules,
+        objects: &Objects,
+        principal: Uuid,
+        name: Option<&Upn>,
+    ) -> Result<MayUnname, Forbidden> {
+        self.names_principal(objects, principal)?;
         if let Some(name) = name {
             self.check_name(rules, name)?;
         }
         Ok(MayUnname { principal })
+    }
+
+    fn names_principal(&self, objects: &Objects, principal: Uuid) -> Result<(), Forbidden> {
+        const HELD: Uuid = uuids::permission::MANAGE_KERBEROS;
+        self.need("ManageKerberos", HELD, principal)?;
+        let by_name = || self.list.contains(&Access { permission: HELD, target: principal });
+        let own = || self.principal.is_some() && objects.owner(principal) == self.principal;
+        if self.is_root || self.names == Names::All || by_name() || own() {
+            Ok(())
+        } else {
+            Err(Forbidden::NotOwn(principal))
+        }
     }
 
     fn check_name(&self, rules: &Rules, name: &Upn) -> Result<(), Forbidden> {
@@ -255,7 +278,7 @@ impl Rights {
 /// Which names a caller of this name may give.
 fn names(rules: &Rules, caller: &Upn) -> Names {
     let mut components = caller.components();
-    if components.next() != Some(EDGE_KEYS) {
+    if components.next().is_none_or(|role| !EDGE_ROLES.contains(&role)) {
         return Names::All;
     }
     match (components.next().map(str::parse::<ClusterName>), components.next()) {

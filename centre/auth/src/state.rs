@@ -63,12 +63,13 @@ impl State {
     /// # Errors
     /// [`NoList::TooLong`].
     pub fn rights(&mut self, caller: Upn) -> Result<Rights, NoList> {
-        let list = match self.model.identities().principal_of(&caller).map(|principal| self.list(principal)) {
+        let principal = self.model.identities().principal_of(&caller);
+        let list = match principal.map(|principal| self.list(principal)) {
             Some(Ok(list)) => list,
             None | Some(Err(NoList::NoPrincipal)) => List::default(),
             Some(Err(too_long)) => return Err(too_long),
         };
-        Ok(Rights::of(&self.rules, caller, list))
+        Ok(Rights::of(&self.rules, caller, principal, list))
     }
 
     /// Whether [`Touched`] would tell of a change of this principal's list.

@@ -49,12 +49,12 @@ fn decided(
     let done = |change: Option<Change>, answer| Decided { changes: change.into_iter().collect(), answer };
     match write {
         Write::Name(principal, name) => {
-            let may = rights.name(rules, principal, name.clone())?;
+            let may = rights.name(rules, objects, principal, name.clone())?;
             rules.realms.check(&name).map_err(|why| Answer::refused(422, why))?;
             Ok(done(model.name(may)?, Answer::empty(204)))
         }
         Write::Unname(principal) => {
-            let may = rights.unname(rules, principal, model.identities().name_of(principal))?;
+            let may = rights.unname(rules, objects, principal, model.identities().name_of(principal))?;
             let change =
                 model.unname(&may).ok_or_else(|| Answer::refused(404, "this principal has no such identity"))?;
             Ok(done(Some(change), Answer::empty(204)))

@@ -176,3 +176,48 @@ proptest! {
         }
     }
 }
+
+/// The principal of this number, of many.
+fn principal(number: u16) -> Uuid {
+    let mut bytes = [9; 16];
+    bytes[..2].copy_from_slice(&number.to_be_bytes());
+    Uuid::from_bytes(bytes)
+}
+
+#[test]
+fn of_thousands_of_principals_a_change_touches_those_whose_lists_it_may_change() {
+    use latchkey_factory_plus::uuids::{permission, role};
+    const MANY: u16 = 5000;
+    let rules = Rules { realms: Realms::new("R", []).unwrap(), root: None, fixed: BTreeMap::new() };
+    let mut state = State::new(rules, Model::default());
+    let all: BTreeSet<Uuid> = (0..MANY).map(principal).collect();
+    state.set_members(class::PERMISSION, BTreeSet::from([permission::GIT_PULL]));
+    state.set_members(class::PRINCIPAL, all.clone());
+    state.set_members(role::GIT_SERVER, all.iter().copied().skip(1).collect());
+    let grant = |principal, target| Grant { principal, permission: permission::GIT_PULL, target, plural: false };
+    state.apply(&Change::Grant { uuid: number(50), grant: grant(role::GIT_SERVER, special::SELF) });
+    for n in 0..MANY {
+        let uuid = Uuid::from_bytes(u128::from(n).to_be_bytes());
+        state.apply(&Change::Grant { uuid, grant: grant(principal(n), number(7)) });
+    }
+    let look = |state: &mut State| all.iter().map(|principal| state.list(*principal).unwrap().len()).sum::<usize>();
+    assert_eq!(look(&mut state), 2 * usize::from(MANY) - 1);
+    let one = BTreeSet::from([principal(0)]);
+    assert_eq!(state.set_members(role::GIT_SERVER, all.clone()).lists, one, "who joined the role");
+    assert_eq!(
+        state.set_owner(number(8), Some(principal(0))).lists,
+        BTreeSet::new(),
+        "the list was not looked at since"
+    );
+    assert_eq!(look(&mut state), 2 * usize::from(MANY));
+    assert_eq!(state.set_owner(number(8), None).lists, one);
+    assert_eq!(
+        state.apply(&Change::Revoke { uuid: Uuid::from_bytes(3_u128.to_be_bytes()) }).lists,
+        BTreeSet::from([principal(3)])
+    );
+    assert_eq!(
+        state.apply(&Change::Revoke { uuid: number(50) }).lists.len(),
+        usize::from(MANY) - 2,
+        "the role's own grant"
+    );
+}

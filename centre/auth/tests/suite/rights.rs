@@ -45,8 +45,22 @@ fn an_edge_stays_in_its_cluster_whatever_it_was_granted() {
     let mut site = Site::new();
     site.grant(edge(), permission::MANAGE_KERBEROS, special::WILDCARD, false);
     site.grant(edge(), permission::MANAGE_ACL, special::WILDCARD, false);
-    assert_eq!(site.put(EDGE, &identity_path(other()), &json!("op1flux/South@R")), 403);
+    assert_eq!(site.put(EDGE, &identity_path(edges_own()), &json!("op1flux/South@R")), 403);
+    assert_eq!(site.put(EDGE, &identity_path(other()), &json!("op1sync/North@R")), 403, "it would be that principal");
+    assert_eq!(site.put(EDGE, &identity_path(edges_own()), &json!("op1sync/North@R")), 204);
     assert_eq!(site.post(EDGE, "/load", &dump(&json!({}))).0, 403);
+}
+
+#[test]
+fn every_account_of_an_edge_stays_in_its_cluster() {
+    for role in ["op1flux", "op1sync", "op1monitor"] {
+        let mut site = Site::new();
+        let name = format!("{role}/North@R");
+        site.name(other(), &name);
+        site.grant(other(), permission::MANAGE_KERBEROS, edges_own(), false);
+        assert_eq!(site.put(&name, &identity_path(edges_own()), &json!("x/South@R")), 403);
+        assert_eq!(site.put(&name, &identity_path(edges_own()), &json!("x/North@R")), 204);
+    }
 }
 
 #[test]
