@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use latchkey_config_db::engine::{Embedded, Engine, Postgres};
-use latchkey_test_support::{Process, output, skip, spawn, until};
+use latchkey_test_support::{PATIENCE, Process, output, skip, spawn, until};
 
 /// A database's place, which is gone in the end.
 pub(crate) struct Place {
@@ -59,10 +59,7 @@ impl Place {
     pub(crate) fn start_server(&mut self) {
         let directory = self.directory.path().to_owned();
         let server = self.server.as_mut().unwrap();
-        let mut postgres = as_its_user(&server.programs.join("postgres"), &directory);
-        postgres.arg("-D").arg(directory.join("data")).arg("-k").arg(&directory).args(["-c", "listen_addresses="]);
-        postgres.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        server.process = Some(Process::watch(spawn(postgres).unwrap()).unwrap());
+        server.process = Some(started(&server.programs, &directory));
         let ready = server.programs.join("pg_isready");
         until("PostgreSQL to be ready", || {
             let asked = output(Command::new(&ready).arg("-h").arg(&directory)).unwrap();
@@ -70,10 +67,21 @@ impl Place {
         });
     }
 
-    /// As a power failure would.
+    /// At once and without a checkpoint, as after a power failure, but with all its processes.
     pub(crate) fn kill_server(&mut self) {
-        self.server.as_mut().unwrap().process = None;
+        let process = self.server.as_mut().unwrap().process.take().unwrap();
+        let id = rustix::process::Pid::from_raw(process.id().cast_signed()).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::QUIT).unwrap();
+        assert!(process.wait(PATIENCE).is_some(), "the server does not end");
     }
+}
+
+fn started(programs: &Path, directory: &Path) -> Process {
+    let mut postgres = as_its_user(&programs.join("postgres"), directory);
+    postgres.arg("-D").arg(directory.join("data")).arg("-k").arg(directory).args(["-c", "listen_addresses="]);
+    let log = std::fs::File::options().create(true).append(true).open(directory.join("log")).unwrap();
+    postgres.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    Process::watch(spawn(postgres).unwrap()).unwrap()
 }
 
 /// A program of `PostgreSQL`'s, which refuses to run as root: it gets its own user, and the directory.

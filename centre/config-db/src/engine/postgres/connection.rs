@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -20,29 +20,38 @@ const CHANNEL: &str = "config_db";
 /// Between two attempts of a process that only reads to get its lost connection back.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
+/// Counts connections: the last one that was made asks for another one when it is lost.
+pub(super) type Newest = Arc<AtomicU64>;
+/// No connection is this one: the engine is gone.
+pub(super) const NONE: u64 = u64::MAX;
+
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Client,
-    /// Whether somebody still wants it: a connection that is lost while it is wanted is asked for again.
-    wanted: Arc<AtomicBool>,
 }
 
 impl Connection {
-    pub(super) async fn open(config: &Config, wake: Arc<OnceLock<Wake>>) -> Result<Self, EngineError> {
+    pub(super) async fn open(config: &Config, wake: Arc<OnceLock<Wake>>, newest: &Newest) -> Result<Self, EngineError> {
         let (client, connection) = config.connect_raw(connect(config).await?, NoTls).await.map_err(failed)?;
-        let wanted = Arc::new(AtomicBool::new(true));
-        let own = Arc::new(AtomicI32::new(0));
-        let (wanted_there, own_there) = (Arc::clone(&wanted), Arc::clone(&own));
+        let number = newest.load(Ordering::SeqCst) + 1;
+        let process = Arc::new(AtomicI32::new(0));
+        let (process_there, newest_there) = (Arc::clone(&process), Arc::clone(newest));
         thread::Builder::new()
             .name("postgres".into())
-            .spawn(move || smol::block_on(drive(connection, &wake, &wanted_there, &own_there)))
+            .spawn(move || {
+                smol::block_on(async {
+                    drive(connection, &wake, &process_there).await;
+                    ask_again(&wake, || newest_there.load(Ordering::SeqCst) == number).await;
+                });
+            })
             .map_err(|error| EngineError(format!("cannot start a thread: {error}")))?;
-        let connection = Self { client, wanted };
+        let connection = Self { client };
         // Whatever the server's default is, a commit is on the disk; and a dead peer's lock ends.
         let limits = "SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '30s'; SET statement_timeout = '15s'";
         connection.batch(&format!("{limits}; LISTEN {CHANNEL}")).await?;
         let id = connection.client.query_one("SELECT pg_backend_pid()", &[]).await.and_then(|row| row.try_get(0));
-        own.store(id.map_err(failed)?, Ordering::SeqCst);
+        process.store(id.map_err(failed)?, Ordering::SeqCst);
+        newest.store(number, Ordering::SeqCst);
         Ok(connection)
     }
 
@@ -91,34 +100,28 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.wanted.store(false, Ordering::SeqCst);
-    }
-}
-
-/// Moves bytes until the connection ends, and wakes the writer for each notification but its `own`. Once a connection is lost, the writer is woken until it has another one.
+/// Moves bytes until the connection ends, and wakes the writer for each notification but those of its own server `process`.
 async fn drive(
     mut connection: tokio_postgres::Connection<Socket, tokio_postgres::tls::NoTlsStream>,
     wake: &OnceLock<Wake>,
-    wanted: &AtomicBool,
-    own: &AtomicI32,
+    process: &AtomicI32,
 ) {
-    let wake = || {
-        if let Some(wake) = wake.get() {
-            wake();
-        }
-    };
     while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(notification) = message
-            && notification.process_id() != own.load(Ordering::SeqCst)
+            && notification.process_id() != process.load(Ordering::SeqCst)
+            && let Some(wake) = wake.get()
         {
             wake();
         }
     }
-    drop(connection);
-    while wanted.load(Ordering::SeqCst) {
-        wake();
+}
+
+/// Wakes the writer until it has another connection: one that writes nothing would not notice that this one was lost.
+async fn ask_again(wake: &OnceLock<Wake>, is_newest: impl Fn() -> bool) {
+    while is_newest() {
+        if let Some(wake) = wake.get() {
+            wake();
+        }
         Timer::after(TRY_AGAIN).await;
     }
 }

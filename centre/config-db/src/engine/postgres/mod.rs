@@ -17,7 +17,7 @@ use smol::Timer;
 use smol::future::FutureExt;
 use tokio_postgres::Config;
 
-use self::connection::{Connection, Wake};
+use self::connection::{Connection, NONE, Newest, Wake};
 use super::{Copying, EachRow, Engine, EngineError, ForeignRow};
 
 /// How long the server may take for one step.
@@ -41,6 +41,7 @@ pub struct Postgres {
     /// The newest revision that this process knows.
     revision: i64,
     wake: Arc<OnceLock<Wake>>,
+    newest: Newest,
 }
 
 impl Postgres {
@@ -49,7 +50,7 @@ impl Postgres {
     pub fn at(connection_string: &str) -> Result<Self, EngineError> {
         let config =
             connection_string.parse().map_err(|error: tokio_postgres::Error| EngineError(error.to_string()))?;
-        Ok(Self { config, connection: None, revision: 0, wake: Arc::default() })
+        Ok(Self { config, connection: None, revision: 0, wake: Arc::default(), newest: Newest::default() })
     }
 
     /// Does the first step of a transaction, on a connection that is made anew where it was lost.
@@ -58,7 +59,7 @@ impl Postgres {
         step: impl AsyncFnOnce(&Connection) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
-            let open = Connection::open(&self.config, Arc::clone(&self.wake));
+            let open = Connection::open(&self.config, Arc::clone(&self.wake), &self.newest);
             self.connection = Some(smol::block_on(within(open))?);
         }
         self.step(step)
@@ -72,6 +73,12 @@ impl Postgres {
         let done = smol::block_on(within(step(&connection)))?;
         self.connection = Some(connection);
         Ok(done)
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.newest.store(NONE, std::sync::atomic::Ordering::SeqCst);
     }
 }
 
