@@ -66,7 +66,7 @@ impl Rig {
         use std::io::{BufRead as _, BufReader, Write as _};
         let mut python = Command::new("/usr/bin/python3");
         python.envs(self.kdc.environment()).args(["-c", INITIATOR, mechanism]);
-        python.stdin(Stdio::piped()).stdout(Stdio::piped());
+        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = latchkey_test_support::spawn(python).expect("python3 starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
