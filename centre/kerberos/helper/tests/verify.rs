@@ -231,3 +231,21 @@ fn a_program_that_is_no_helper_and_one_that_is_missing_fail_each_call() {
 fn a_user_is_of_the_services_realm_where_none_is_named() {
     assert_eq!(Upn::in_realm("alice", REALM).unwrap(), upn("alice"));
 }
+
+#[test]
+fn a_token_of_a_client_whose_clock_is_wrong_is_told_as_that() {
+    let Some(rig) = Rig::start() else { return };
+    rig.kdc.add("alice", "opensesame");
+    rig.kdc.kinit("alice", "opensesame");
+    // Its ticket for the service is from before its clock went wrong: the KDC would have told it.
+    rig.token();
+    let mut date = std::process::Command::new("date");
+    let date = latchkey_test_support::output(date.args(["-u", "-d", "+10 minutes", "+%F %T"])).unwrap();
+    let mut curl = std::process::Command::new("curl");
+    let time = String::from_utf8(date.stdout).unwrap();
+    if latchkey_test_support::wrong_clock(&mut curl, time.trim()).is_none() {
+        return;
+    }
+    let denied = block_on(rig.kerberos.accept(&rig.token_of(curl))).unwrap_err();
+    assert_eq!(denied.code(), KerberosCode::ClockSkew, "{denied}");
+}
