@@ -114,7 +114,7 @@ fn lines_that_are_no_question_or_too_long_get_no_further() {
     let socket = serve(vec![me()]);
     let answer = Answer::parse(&send(&socket.path, b"{\"connect\":{\"username\":\"alice\"}}\n")).unwrap();
     assert_eq!(code(&answer), "broker-question-malformed");
-    assert!(send(&socket.path, &[b' '; MAX_QUESTION + 1]).is_empty());
+    assert!(send(&socket.path, &vec![b' '; MAX_QUESTION + 1]).is_empty());
     assert_eq!(socket.asked.0.load(Ordering::Relaxed), 0);
 }
 
