@@ -69,10 +69,10 @@ fn helper() -> std::path::PathBuf {
     BUILT
         .get_or_init(|| {
             let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut build = std::process::Command::new(cargo);
-            build.args(["build", "--quiet", "-p", "latchkey-kerberos-helper"]);
+            let mut command = std::process::Command::new(cargo);
+            command.args(["build", "--quiet", "-p", "latchkey-kerberos-helper"]);
             let built =
-                latchkey_test_support::status_within(Duration::from_mins(10), &mut build).expect("cargo starts");
+                latchkey_test_support::status_within(Duration::from_mins(10), &mut command).expect("cargo starts");
             assert!(built.success(), "the helper is built");
             let tests = std::env::current_exe().unwrap();
             tests.parent().unwrap().parent().unwrap().join("latchkey-kerberos-helper")

@@ -42,10 +42,14 @@ impl Rig {
 
     /// A Negotiate token that curl makes with the tickets of the last `kinit`.
     pub(crate) fn token(&self) -> Vec<u8> {
+        self.token_of(Command::new("curl"))
+    }
+
+    /// The same with a `curl` that has been made ready.
+    pub(crate) fn token_of(&self, mut curl: Command) -> Vec<u8> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
         let server = std::thread::spawn(move || first_token(&listener));
-        let mut curl = Command::new("curl");
         curl.envs(self.kdc.environment()).args([
             "--silent",
             "--max-time",
@@ -66,7 +70,7 @@ impl Rig {
         use std::io::{BufRead as _, BufReader, Write as _};
         let mut python = Command::new("/usr/bin/python3");
         python.envs(self.kdc.environment()).args(["-c", INITIATOR, mechanism]);
-        python.stdin(Stdio::piped()).stdout(Stdio::piped());
+        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = latchkey_test_support::spawn(python).expect("python3 starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
