@@ -23,7 +23,7 @@ pub struct Limits {
     pub directory: Duration,
     /// Bytes of a frame of change notification.
     pub frame: usize,
-    /// Subscriptions of one service at once.
+    /// Subscriptions of one service at once; services allow so many on one connection.
     pub subscriptions: usize,
     /// Children of a search.
     pub children: usize,
@@ -47,7 +47,7 @@ impl Default for Limits {
             head: 16 << 10,
             directory: Duration::from_mins(5),
             frame: 4 << 20,
-            subscriptions: 1024,
+            subscriptions: 256,
             children: 20_000,
             children_bytes: 8 << 20,
             ping: Duration::from_secs(20),

@@ -141,7 +141,7 @@ mod tests {
         let password = Password(Zeroizing::new("sec\"ret\n".to_owned()));
         let question = Question::Connect { username: "op1flux/Test".into(), password, address: "127.0.0.1".into() };
         let line = question.line().unwrap();
-        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
         assert!(
             matches!(Question::parse(&line), Ok(Question::Connect { password, .. }) if *password.0 == "sec\"ret\n")
         );

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use latchkey_factory_plus_client::BaseUrl;
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
 use latchkey_http_server::{HttpConfig, HttpConfigError};
-use latchkey_kerberos::Upn;
 use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_range};
 use serde::Deserialize;
 
@@ -23,50 +22,16 @@ pub struct Config {
     pub http: HttpConfig,
     /// The directory of repositories; made if it is not there. This server's alone.
     pub repositories: PathBuf,
-    /// Who passes every check, as `NAME@REALM`; nobody without it.
-    pub root_principal: Option<String>,
-    /// How callers are known.
+    /// How callers are verified.
     pub kerberos: KerberosConfig,
-    /// The services that this one asks.
+    /// Where the other services are: the authorisation service and the configuration database are needed.
     pub centre: CentreConfig,
+    /// Whose permissions are known without the authorisation service.
+    #[serde(default)]
+    pub access: AccessConfig,
     /// Bounds; each has a default.
     #[serde(default)]
     pub limits: Limits,
-}
-
-/// How callers are known.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KerberosConfig {
-    /// The program `latchkey-kerberos-helper`.
-    pub helper: PathBuf,
-    /// MIT's configuration; `/etc/krb5.conf` without it.
-    pub krb5_config: Option<PathBuf>,
-    /// The keys of `service`.
-    pub keytab: PathBuf,
-    /// What clients get tickets for: `HTTP/HOST@REALM`. Its realm is that of users who name none.
-    pub service: String,
-    /// Where used tokens are remembered; in a directory that only this service writes to.
-    pub replay_cache: PathBuf,
-}
-
-/// The services that this one asks.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CentreConfig {
-    /// Who this server is there, as `NAME@REALM`.
-    pub principal: String,
-    /// The file with its password, which nobody else may read.
-    pub password: PathBuf,
-    /// The authorisation service.
-    pub auth: BaseUrl,
-    /// The configuration database.
-    pub config_db: BaseUrl,
-    /// PEM: the authorities of their certificates.
-    pub authorities: Option<PathBuf>,
-    /// Whether `http://` URLs may be asked: passwords are readable on the way.
-    #[serde(default)]
-    pub insecure: bool,
 }
 
 /// Bounds on what callers can take.
@@ -145,14 +110,6 @@ pub enum ConfigError {
     /// The section `http`.
     #[error("`http`: {0}")]
     Http(#[from] HttpConfigError),
-    /// No principal.
-    #[error("`{field}`: {problem}")]
-    Principal {
-        /// The field.
-        field: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
 }
 
 impl Schema for Config {
@@ -172,23 +129,14 @@ impl Config {
         let mut config: Self = config::read(path)?;
         config.limits.check()?;
         config.http.check()?;
-        principal("kerberos.service", &config.kerberos.service)?;
-        principal("centre.principal", &config.centre.principal)?;
-        config.root_principal.as_deref().map_or(Ok(()), |root| principal("root_principal", root))?;
         config.resolve_paths(path);
         Ok(config)
     }
 
     fn resolve_paths(&mut self, file: &Path) {
-        config::resolve(file, self.http.paths());
-        let KerberosConfig { helper, krb5_config, keytab, replay_cache, .. } = &mut self.kerberos;
-        config::resolve(file, [&mut self.repositories, helper, keytab, replay_cache, &mut self.centre.password]);
-        config::resolve(file, krb5_config.iter_mut().chain(self.centre.authorities.iter_mut()));
+        let named = std::iter::once(&mut self.repositories).chain(self.http.paths());
+        config::resolve(file, named.chain(self.kerberos.paths()).chain(self.centre.paths()));
     }
-}
-
-fn principal(field: &'static str, text: &str) -> Result<(), ConfigError> {
-    Upn::parse(text).map(drop).map_err(|error| ConfigError::Principal { field, problem: error.to_string() })
 }
 
 #[cfg(test)]
@@ -218,8 +166,6 @@ mod tests {
             ("\"schema\": 1", "\"schema\": 2", "schema"),
             ("\"runs\": 16", "\"runs\": 0", "limits.runs"),
             ("\"runs\": 16", "\"rums\": 16", "rums"),
-            ("sv1git@EXAMPLE.ORG", "sv1git", "centre.principal"),
-            ("HTTP/git.example.org@EXAMPLE.ORG", "HTTP", "kerberos.service"),
             ("https://auth.example.org", "auth", "auth"),
         ] {
             let text = EXAMPLE.replace(from, to);

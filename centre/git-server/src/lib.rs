@@ -20,7 +20,6 @@ pub mod repositories;
 pub mod rights;
 mod run;
 pub mod server;
-pub mod verifier;
 pub mod web;
 
 pub use run::run;

@@ -1,5 +1,7 @@
 //! The server on the HTTP server that it ships with: credentials, large bodies, change notification.
 
+#![allow(clippy::unwrap_used, reason = "a rig that fails shall fail there")]
+
 mod rig;
 
 use std::fs;

@@ -60,7 +60,7 @@ impl Store {
     ///
     /// The order of writes is that of the calls, whatever becomes of the futures: a caller that changes its memory and calls
     /// this under one lock has both in one order.
-    pub fn write(&self, changes: Vec<Change>) -> impl Future<Output = Result<(), WriteError>> + Send + 'static {
+    pub fn write(&self, changes: Vec<Change>) -> impl Future<Output = Result<(), WriteError>> + Send + use<> {
         let handed_over = self.hand_over(changes);
         async move { handed_over?.recv().await.unwrap_or(Err(WriteError::Closed)) }
     }

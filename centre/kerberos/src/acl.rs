@@ -105,29 +105,27 @@ pub enum AclError {
 }
 
 impl Acl {
-    /// The list of a centre: `admins` may do everything but extract keys, and the key operator of each edge cluster manages
-    /// that cluster's principals: `role/cluster` of [`EDGE_ROLES`] and `role/cluster/…` of [`NODE_ROLES`].
+    /// The list of a centre: `admins` may do everything but extract keys, `managers` manage the principals of all edge clusters,
+    /// and the key operator of each edge cluster manages that cluster's: `role/cluster` of [`EDGE_ROLES`] and `role/cluster/…` of
+    /// [`NODE_ROLES`].
     ///
     /// The rules name the roles, so they hold for every cluster that will ever be, whatever it is called: a cluster `admin`
     /// has `op1sync/admin`, and no `alice/admin`.
     ///
     /// # Errors
     /// `realm` is none.
-    pub fn of_centre(realm: &str, admins: &[Upn]) -> Result<Self, AclError> {
+    pub fn of_centre(realm: &str, admins: &[Upn], managers: &[Upn]) -> Result<Self, AclError> {
         if !is_part(realm) {
             return Err(AclError::Realm);
         }
-        let mut text = String::new();
-        for admin in admins {
-            text += &format!("{admin} x\n");
+        let mut lines: Vec<String> = admins.iter().map(|admin| format!("{admin} x")).collect();
+        let clusters = EDGE_ROLES.map(|role| (role, "")).into_iter().chain(NODE_ROLES.map(|role| (role, "/*")));
+        for (role, node) in clusters {
+            lines.push(format!("op1krbkeys/*@{realm} acdim {role}/*1{node}@{realm}"));
+            lines.extend(managers.iter().map(|manager| format!("{manager} acdim {role}/*{node}@{realm}")));
         }
-        for role in EDGE_ROLES {
-            text += &format!("op1krbkeys/*@{realm} acdim {role}/*1@{realm}\n");
-        }
-        for role in NODE_ROLES {
-            text += &format!("op1krbkeys/*@{realm} acdim {role}/*1/*@{realm}\n");
-        }
-        text.parse()
+        lines.extend(managers.iter().map(|manager| format!("{manager} l")));
+        lines.join("\n").parse()
     }
 
     /// Whether kadmind would let `who` do this; `about` is nobody for [`Right::List`]. kadmind itself lets everybody read
@@ -267,7 +265,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn centre() -> Acl {
-        Acl::of_centre("R", &[Upn::parse("op1centre/admin@R").unwrap()]).unwrap()
+        Acl::of_centre("R", &[Upn::parse("op1centre/admin@R").unwrap()], &[]).unwrap()
     }
 
     fn may(who: &str, right: Right, about: &str) -> bool {
@@ -328,7 +326,7 @@ mod tests {
             assert_eq!(text.parse::<Acl>(), Err(error), "{text}");
         }
         assert_eq!("x".repeat(MAX_FILE + 1).parse::<Acl>(), Err(AclError::TooLarge));
-        assert_eq!(Acl::of_centre("R\n* x", &[]), Err(AclError::Realm));
+        assert_eq!(Acl::of_centre("R\n* x", &[], &[]), Err(AclError::Realm));
     }
 
     proptest! {

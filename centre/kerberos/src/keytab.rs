@@ -14,7 +14,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 const MAGIC: [u8; 2] = [5, 2];
-/// KRB5_NT_PRINCIPAL.
+/// `KRB5_NT_PRINCIPAL`.
 const NAME_TYPE: u32 = 1;
 /// No keytab of ours has more.
 const MAX_ENTRIES: usize = 1024;

@@ -1,4 +1,4 @@
-//! Mosquitto's interface for plugins, version 5, as mosquitto_plugin.h and mosquitto_broker.h of release 2.0 declare it.
+//! Mosquitto's interface for plugins, version 5, as `mosquitto_plugin.h` and `mosquitto_broker.h` of release 2.0 declare it.
 #![expect(unsafe_code, reason = "Mosquitto is C; this file is made for its calls")]
 
 use crate::options::Options;
@@ -107,7 +107,7 @@ pub(crate) unsafe extern "C" fn mosquitto_plugin_version(count: c_int, versions:
 /// Reads the options and registers what the plugin decides. The broker does not start, if that fails.
 ///
 /// # Safety
-/// As mosquitto_plugin.h says.
+/// As `mosquitto_plugin.h` says.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mosquitto_plugin_init(
     identifier: *mut c_void,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::{Access, allows};
@@ -43,13 +42,18 @@ pub struct Rights {
     list: Arc<[Access]>,
 }
 
+impl AccessConfig {
+    /// A follower of access lists that knows those of this section.
+    pub fn follower(&self, client: &Client) -> Follower {
+        let fixed = self.fixed.iter().map(|(principal, list)| (principal.clone(), list.as_slice().into())).collect();
+        Follower::new(client, Settings { fixed, ..Settings::default() })
+    }
+}
+
 impl AccessLists {
     /// Those of a configuration and, for everybody else, of the authorisation service.
     pub fn new(config: &AccessConfig, client: &Client) -> Self {
-        let fixed = config.fixed.iter().map(|(principal, list)| (principal.clone(), list.as_slice().into())).collect();
-        let grace = Duration::from_mins(1);
-        let follower = Follower::new(client, Settings { fixed, grace, ..Settings::default() });
-        Self { root: config.root.as_deref().map(Into::into), follower }
+        Self { root: config.root.as_deref().map(Into::into), follower: config.follower(client) }
     }
 
     /// What a caller may do now. 503 when the authorisation service does not say: nobody may do anything then.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_http_server::{Negotiated, Password, Principal, Realm, Verdict, Verifier, VerifyError};
-use latchkey_kerberos::{Denied, Kerberos, Settings, Upn};
+use latchkey_kerberos::{Denied, Kerberos, Secret, Settings, Upn};
 use serde::Deserialize;
-use zeroize::Zeroizing;
 
 /// How callers are verified. Relative paths are relative to the configuration's directory.
 #[derive(Clone, Debug, Deserialize)]
@@ -116,14 +115,14 @@ impl Verifier for Helper {
     fn password<'a>(&'a self, principal: &'a Principal, password: &'a Password) -> Verdict<'a, ()> {
         Box::pin(async move {
             let upn = Upn::parse(principal.as_str()).map_err(|error| VerifyError::Denied(error.to_string()))?;
-            let password = Zeroizing::new(password.expose().as_bytes().to_vec());
-            self.0.verify_password(&upn, &password).await.map(drop).map_err(in_words)
+            let password = Secret::new(password.expose().as_bytes().to_vec());
+            self.0.verify_password(&upn, &password).await.map(drop).map_err(|denied| in_words(&denied))
         })
     }
 
     fn negotiate<'a>(&'a self, token: &'a [u8]) -> Verdict<'a, Negotiated> {
         Box::pin(async move {
-            let (verified, reply) = self.0.accept(token).await.map_err(in_words)?;
+            let (verified, reply) = self.0.accept(token).await.map_err(|denied| in_words(&denied))?;
             let principal = Principal::parse(verified.principal().as_str());
             let principal = principal.map_err(|error| VerifyError::Denied(error.to_string()))?;
             Ok(Negotiated { principal, reply })
@@ -131,7 +130,7 @@ impl Verifier for Helper {
     }
 }
 
-fn in_words(denied: Denied) -> VerifyError {
+fn in_words(denied: &Denied) -> VerifyError {
     if denied.is_outage() {
         VerifyError::Unavailable(denied.to_string())
     } else {

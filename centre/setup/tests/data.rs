@@ -1,5 +1,7 @@
 //! The data are whole: what is named is defined, and every entry is what its schema says.
 
+#![allow(clippy::unwrap_used, reason = "a rig that fails shall fail there")]
+
 mod site;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,16 +75,18 @@ fn every_row_of_the_contract_is_an_object_once() {
     }
 }
 
+/// The rank of an object: one below its primary class.
+fn rank(primary: &BTreeMap<Uuid, Uuid>, object: Uuid) -> u8 {
+    let ranks = [(class::RANK_3, 4), (class::RANK_2, 3), (class::RANK_1, 2), (class::INDIVIDUAL, 1)];
+    let fixed = ranks.iter().find(|(class, _)| *class == object).map(|(_, rank)| *rank);
+    fixed.unwrap_or_else(|| rank(primary, primary[&object]) - 1)
+}
+
 #[test]
 fn ranks_fit_all_the_way_down() {
     let (setup, _) = setup();
     let primary: BTreeMap<Uuid, Uuid> =
         setup.config_db.objects.iter().flat_map(|(class, objects)| objects.keys().map(|o| (*o, *class))).collect();
-    fn rank(primary: &BTreeMap<Uuid, Uuid>, object: Uuid) -> u8 {
-        let ranks = [(class::RANK_3, 4), (class::RANK_2, 3), (class::RANK_1, 2), (class::INDIVIDUAL, 1)];
-        let fixed = ranks.iter().find(|(class, _)| *class == object).map(|(_, rank)| *rank);
-        fixed.unwrap_or_else(|| rank(primary, primary[&object]) - 1)
-    }
     for (class, objects) in &setup.config_db.objects {
         for (object, about) in objects {
             let own = rank(&primary, *object);
@@ -206,6 +210,8 @@ fn services_find_their_configuration_as_the_contract_has_it() {
     let kept = Local::kept_or_new(Some(&config[&application::SERVICE_CONFIG])).unwrap();
     assert_eq!(kept, local);
     assert_eq!(Setup::new(&site::site(), &kept).unwrap(), setup, "the same again, with what was kept");
+    let size = serde_json::to_vec(&setup.config_db).unwrap().len();
+    assert!(size < 100_000, "{size} bytes: more than services take as one body");
     assert_eq!((setup.auth.version, setup.directory.version, setup.config_db.version), (2, 1, 2));
     assert_eq!(setup.auth.identities[&local.administrator].kerberos, "admin@EXAMPLE.ORG");
 }

@@ -1,8 +1,9 @@
 //! The configuration of MIT's KDC, of its administration, and of their clients.
 
-use latchkey_kerberos::acl::{EDGE_ROLES, NODE_ROLES};
+use latchkey_kerberos::Upn;
+use latchkey_kerberos::acl::Acl;
 
-use crate::{Layout, Parameters, Program};
+use crate::{Layout, Parameters, ParametersError, Program};
 
 /// `krb5.conf`: where the KDC is. No name is looked up and none is changed by DNS; everything goes by TCP.
 pub fn krb5_conf(parameters: &Parameters) -> String {
@@ -67,35 +68,28 @@ pub fn kdc_conf(parameters: &Parameters, layout: &Layout) -> String {
 
 /// The principal that administrates the KDC while a centre is set up; its keys are in a file of the centre's directory.
 pub const ADMINISTRATOR: &str = "latchkey/admin";
+/// The operator's principal.
+pub const OPERATOR: &str = "admin";
 
-/// `kadm5.acl`: the first line that matches counts. Rights are named by role, so that no cluster, whatever it is called, has any
-/// about others' principals: the key operator of an edge about its own cluster's, the cluster manager about those of edges.
-pub fn kadm5_acl(parameters: &Parameters) -> String {
+/// `kadm5.acl`: the operator and the set-up administrate everything, the cluster manager the principals of edges, and each edge its
+/// own.
+pub fn kadm5_acl(parameters: &Parameters) -> Result<String, ParametersError> {
     let realm = &parameters.realm;
-    let manager = parameters.principal(Program::ClusterManager.account());
-    let mut lines = vec![format!("{ADMINISTRATOR}@{realm} x"), format!("admin@{realm} x")];
-    for role in EDGE_ROLES {
-        lines.push(format!("op1krbkeys/*@{realm} acdim {role}/*1@{realm}"));
-        lines.push(format!("{manager} acdim {role}/*@{realm}"));
-    }
-    for role in NODE_ROLES {
-        lines.push(format!("op1krbkeys/*@{realm} acdim {role}/*1/*@{realm}"));
-        lines.push(format!("{manager} acdim {role}/*/*@{realm}"));
-    }
-    lines.push(format!("{manager} l"));
-    lines.join("\n") + "\n"
+    let upn = |name: &str| Upn::in_realm(name, realm).map_err(|_| ParametersError::Realm(realm.clone()));
+    let manager = upn(Program::ClusterManager.account())?;
+    let acl = Acl::of_centre(realm, &[upn(ADMINISTRATOR)?, upn(OPERATOR)?], &[manager]);
+    acl.map(|acl| acl.to_string()).map_err(|_| ParametersError::Realm(realm.clone()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchkey_kerberos::acl::{Acl, Right};
-    use latchkey_kerberos::Upn;
+    use latchkey_kerberos::acl::Right;
 
     #[test]
     fn no_cluster_has_rights_about_others_whatever_it_is_called() {
         let parameters = Parameters::on_loopback("R.EXAMPLE", "A", true, 8440).unwrap();
-        let acl: Acl = kadm5_acl(&parameters).parse().unwrap();
+        let acl: Acl = kadm5_acl(&parameters).unwrap().parse().unwrap();
         let upn = |name: &str| Upn::in_realm(name, "R.EXAMPLE").unwrap();
         let may = |who: &str, whom: &str| acl.allows(&upn(who), Right::ChangePassword, Some(&upn(whom)));
         assert!(may("op1krbkeys/Nord", "op1sync/Nord") && may("op1krbkeys/Nord", "nd1/Nord/agent"));

@@ -77,7 +77,7 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
 
 /// Gives the operator's principal a new password, and makes it where it is not there.
 pub(super) async fn operator(site: &Site, admin: &Admin) -> Result<Zeroizing<String>, CommandError> {
-    let (principal, password) = (upn(site, "admin")?, new_password()?);
+    let (principal, password) = (upn(site, kdc::OPERATOR)?, new_password()?);
     let secret = Zeroizing::new(password.as_bytes().to_vec());
     if admin.show(&principal).await.map_err(denied)?.is_none() {
         admin.create_with_password(&principal, &secret, None).await.map_err(denied)?;

@@ -56,7 +56,8 @@ impl Site {
         let plugin = programs.ours("liblatchkey_mosquitto_plugin.so")?;
         write(&layout.krb5_conf(), &kdc::krb5_conf(parameters), Readers::Anyone)?;
         write(&layout.kdc_conf(), &kdc::kdc_conf(parameters, layout), Readers::Anyone)?;
-        write(&layout.kadm5_acl(), &kdc::kadm5_acl(parameters), Readers::OwnerOnly)?;
+        let acl = kdc::kadm5_acl(parameters).map_err(|error| CommandError::usage(error.to_string()))?;
+        write(&layout.kadm5_acl(), &acl, Readers::OwnerOnly)?;
         write(&layout.mosquitto_conf(), &broker::mosquitto_conf(parameters, layout, &plugin), Readers::Anyone)?;
         for program in Program::ALL {
             let config = services::config(parameters, layout, program, &helper);
@@ -64,7 +65,7 @@ impl Site {
         }
         let authorities = (!parameters.insecure).then(|| layout.authority());
         let directory = parameters.place(Program::Directory).url.clone();
-        let operator = CentreFile { directory, user: parameters.principal("admin"), authorities, insecure: parameters.insecure };
+        let operator = CentreFile { directory, user: parameters.principal(kdc::OPERATOR), authorities, insecure: parameters.insecure };
         write(&layout.operator(), &pretty(&operator)?, Readers::Anyone)
     }
 

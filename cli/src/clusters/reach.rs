@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use latchkey_factory_plus::manager::Cluster;
 use latchkey_factory_plus::{Uuid, uuids};
 use latchkey_factory_plus_client::{
-    BaseUrl, Client, ConfigDb, Error, Identity, Insecure, Limits, Service, Services, Settings, Trust,
+    BaseUrl, Client, ConfigDb, CallError, Identity, Insecure, Limits, Service, Services, Settings, Trust,
 };
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -101,10 +101,10 @@ fn read(path: &Path) -> Result<CentreFile, CommandError> {
 }
 
 /// What a service of the centre said, as this command's failure.
-pub(crate) fn failed(error: Error) -> CommandError {
+pub(crate) fn failed(error: CallError) -> CommandError {
     let (exit, code) = match &error {
-        Error::Unreachable { .. } | Error::NotAdvertised(_) => (Exit::Unreachable, CommandCode::CentreUnreachable),
-        Error::Unauthenticated(_) | Error::Forbidden { .. } => (Exit::Failed, CommandCode::CentreForbids),
+        CallError::Unreachable { .. } | CallError::NotAdvertised(_) => (Exit::Unreachable, CommandCode::CentreUnreachable),
+        CallError::Unauthenticated(_) | CallError::Forbidden { .. } => (Exit::Failed, CommandCode::CentreForbids),
         _ => (Exit::Failed, CommandCode::CentreRefuses),
     };
     CommandError::new(exit, code, error.to_string())

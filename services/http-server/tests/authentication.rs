@@ -56,6 +56,18 @@ fn whatever_is_no_proof_is_answered_alike() {
 }
 
 #[test]
+fn whoever_asks_without_credentials_first_keeps_the_connection() {
+    let rig = rig();
+    let mut wire = rig.connect();
+    for _ in 0..3 {
+        wire.send(get("/who", "").as_bytes());
+        assert_unauthenticated(&wire.reply());
+        wire.send(get("/who", &admin()).as_bytes());
+        assert_eq!(wire.reply().status, 200);
+    }
+}
+
+#[test]
 fn a_ticket_is_taken_in_one_step_and_the_service_proves_itself_in_return() {
     let rig = rig();
     let token = base64(b"admin@FACTORY.EXAMPLE s\xc3\xa9cret:word");

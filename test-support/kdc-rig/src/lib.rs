@@ -37,7 +37,7 @@ const PROGRAMS: [(&str, &str); 5] = [
 #[derive(Debug)]
 pub struct Kdc {
     // The programs end before their files go.
-    kdc: Option<Process>,
+    running: Option<Process>,
     kadmind: Option<Process>,
     files: Files,
     ports: Ports,
@@ -77,7 +77,7 @@ impl Kdc {
         let ports = Ports { kdc: Port::reserve(), kadmind: Port::reserve(), kpasswd: Port::reserve() };
         let numbers = [&ports.kdc, &ports.kadmind, &ports.kpasswd].map(Port::number);
         let files = Files::write(directory.path(), numbers);
-        let mut kdc = Self { kdc: None, kadmind: None, files, ports, directory };
+        let mut kdc = Self { running: None, kadmind: None, files, ports, directory };
         let mut make = kdc.command("kdb5_util");
         // A stash beside the database: the master key is asked for by nobody.
         make.args(["create", "-s", "-r", REALM, "-P", "master key of a test"]);
@@ -174,7 +174,7 @@ impl Kdc {
 
     /// Ends the KDC as a power failure would; connections to it are refused.
     pub fn stop_kdc(&mut self) {
-        self.kdc = None;
+        self.running = None;
     }
 
     /// Ends kadmind in the same way.
@@ -187,8 +187,8 @@ impl Kdc {
     /// # Panics
     /// If it does not.
     pub fn start_kdc(&mut self) {
-        self.kdc = None;
-        self.kdc = Some(self.run("krb5kdc", &["-n"], &self.ports.kdc));
+        self.running = None;
+        self.running = Some(self.run("krb5kdc", &["-n"], &self.ports.kdc));
     }
 
     /// Starts kadmind, and waits until it listens.
@@ -217,7 +217,7 @@ impl Kdc {
     }
 
     fn signal_kdc(&self, signal: &str) {
-        let id = self.kdc.as_ref().expect("it runs").id();
+        let id = self.running.as_ref().expect("it runs").id();
         must("kill", Command::new("kill").args([&format!("-{signal}"), &id.to_string()]));
     }
 

@@ -27,21 +27,20 @@ impl Table {
         Self { limits, wanted: Mutex::default(), changed: event_listener::Event::new() }
     }
 
-    /// A new subscription. One too many is never asked for, and says so.
+    /// A new subscription. One too many says so, and is asked for as soon as another one is gone.
     pub(crate) fn add(&self, want: Want) -> Arc<Subscription> {
         let mut wanted = self.lock();
         wanted.next += 1;
+        wanted.version += 1;
         let subscription = Arc::new(Subscription::new(wanted.next, want, &self.limits));
-        if wanted.by_id.len() < self.limits.subscriptions {
-            wanted.by_id.insert(subscription.id(), Arc::clone(&subscription));
-            wanted.version += 1;
-            drop(wanted);
-            self.changed.notify(usize::MAX);
-        } else {
-            drop(wanted);
-            subscription
-                .stale(&format!("not asked: more than {} subscriptions of one service", self.limits.subscriptions));
+        wanted.by_id.insert(subscription.id(), Arc::clone(&subscription));
+        let full = wanted.by_id.len() > self.limits.subscriptions;
+        drop(wanted);
+        if full {
+            let most = self.limits.subscriptions;
+            subscription.stale(&format!("not asked yet: more than {most} subscriptions of one service"));
         }
+        self.changed.notify(usize::MAX);
         subscription
     }
 
@@ -54,8 +53,9 @@ impl Table {
         }
     }
 
+    /// Those that are to be asked for: the oldest, as many as there may be.
     pub(crate) fn all(&self) -> Vec<Arc<Subscription>> {
-        self.lock().by_id.values().cloned().collect()
+        self.lock().by_id.values().take(self.limits.subscriptions).cloned().collect()
     }
 
     /// Another number after each change.

@@ -170,7 +170,7 @@ fn many_subscriptions_share_one_connection_which_ends_with_the_last() {
 }
 
 #[test]
-fn one_subscription_too_many_says_so_and_never_looks_fresh() {
+fn one_subscription_too_many_says_so_and_waits_for_room() {
     let server = Server::start();
     let service = server.client_with(Limits { subscriptions: 2, ..limits() }).service(SERVICE);
     let notify = service.notify();
@@ -178,6 +178,13 @@ fn one_subscription_too_many_says_so_and_never_looks_fresh() {
     assert!(stale(&mut watches[2]).contains("more than 2 subscriptions"));
     block_on(watches[1].changed());
     assert_eq!(watches[1].state(), State::Fresh);
+    // As soon as there is room it is asked for.
+    drop(watches.remove(0));
+    block_on(async {
+        while watches[1].state() != State::Fresh {
+            watches[1].changed().await;
+        }
+    });
 }
 
 /// A lie about a subscription, or about all of them: it is stale and says why, and fresh as soon as the truth is told.

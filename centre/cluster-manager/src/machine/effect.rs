@@ -194,6 +194,10 @@ pub enum Effect {
     },
     /// Delete the repository's contents.
     DeleteRepository,
+    /// End all bootstrap links of the cluster: [`Links::revoke_all`](crate::links::Links::revoke_all).
+    RevokeLinks,
+    /// Drop their records: [`Links::forget`](crate::links::Links::forget).
+    ForgetLinks,
     /// Delete what the edge said of itself: its entry of "Edge cluster status".
     DeleteEdgeStatus,
     /// Tell [`Event::Timer`] later. A machine that was told something else meanwhile ignores it.
@@ -214,6 +218,8 @@ pub enum Service {
     Git,
     /// The KDC.
     Kerberos,
+    /// The cluster manager's own store of bootstrap links.
+    Links,
 }
 
 impl Service {
@@ -224,6 +230,7 @@ impl Service {
             Self::Auth => "the authorisation service",
             Self::Git => "the git server",
             Self::Kerberos => "the KDC",
+            Self::Links => "the store of bootstrap links",
         }
     }
 }
@@ -240,6 +247,7 @@ impl Effect {
             Self::EnablePrincipal { .. } | Self::DisablePrincipals { .. } | Self::DeletePrincipals { .. } => {
                 Service::Kerberos
             }
+            Self::RevokeLinks | Self::ForgetLinks => Service::Links,
             _ => Service::ConfigDb,
         }
     }
@@ -270,6 +278,8 @@ impl Effect {
             Self::ReadTemplates { chart } => format!("read the templates for the chart {chart}"),
             Self::WriteRepository { .. } => "write the cluster's repository".into(),
             Self::DeleteRepository => "delete the cluster's repository".into(),
+            Self::RevokeLinks => "revoke the bootstrap links".into(),
+            Self::ForgetLinks => "drop the records of bootstrap links".into(),
             Self::DeleteEdgeStatus => "delete the edge's status".into(),
             Self::SetTimer { .. } => "wait".into(),
         }

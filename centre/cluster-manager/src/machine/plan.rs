@@ -137,7 +137,7 @@ pub(super) fn decommission(cluster: Uuid, site: &Site, status: &SetupStatus) -> 
     }
     let accounts = Role::ALL.into_iter().filter_map(|role| status.account(role));
     rest.extend(accounts.map(|account| Effect::DeleteObject { uuid: account.uuid }));
-    rest.extend([Effect::DeleteRepository, Effect::DeleteEdgeStatus]);
+    rest.extend([Effect::DeleteRepository, Effect::DeleteEdgeStatus, Effect::ForgetLinks]);
     plan.extend(rest.into_iter().map(Step::Do));
     plan.push_back(Step::Forget);
     plan
@@ -146,7 +146,7 @@ pub(super) fn decommission(cluster: Uuid, site: &Site, status: &SetupStatus) -> 
 /// What ends at once comes first: without its grants, classes and identity an account can do nothing, with whatever
 /// ticket.
 fn revocation(cluster: Uuid, site: &Site, status: &SetupStatus) -> Vec<Step> {
-    let mut steps = vec![];
+    let mut steps = vec![Effect::RevokeLinks];
     for role in Role::ALL {
         let Some(account) = status.account(role).map(|account| account.uuid) else { continue };
         steps.extend([

@@ -220,3 +220,21 @@ fn accounts_have_rights_for_their_own_cluster_alone() {
     let name = "North".parse().unwrap();
     assert_eq!(Role::KrbKeys.principal(&name, "EXAMPLE.ORG"), "op1krbkeys/North@EXAMPLE.ORG");
 }
+
+#[test]
+fn a_set_up_takes_few_steps() {
+    let mut machine = Machine::new(cluster(0), None, 0);
+    let mut orders = tell(&mut machine, Event::Configuration(Some(configuration("North"))));
+    let (mut steps, mut records) = (0, 0);
+    while let Some(order) = orders.pop() {
+        steps += 1;
+        records += usize::from(matches!(order.effect, Effect::Record(_)));
+        let answer = match order.effect {
+            Effect::ReadTemplates { .. } => Answer::Templates(Box::new(crate::manifests::fixture::templates())),
+            _ => Answer::Done,
+        };
+        orders = tell(&mut machine, Event::Answer { id: order.id, answer });
+    }
+    assert!(machine.status().unwrap().ready);
+    assert_eq!((steps, records), (27, 3), "each is a round trip, and a record is a durable write");
+}

@@ -82,13 +82,13 @@ impl Script {
     /// The command that reads it from `url` and runs it. `None` for a URL with a character that means something to a
     /// shell.
     pub fn command(url: &str) -> Option<String> {
-        is_plain(url).then(|| format!("curl -fsS {url} | sh -"))
+        is_url(url).then(|| format!("curl -fsS {url} | sh -"))
     }
 
     /// The same, but nothing runs that has another hash.
     pub fn checked_command(&self, url: &str) -> Option<String> {
         let hash = &self.sha256;
-        is_plain(url).then(|| {
+        is_url(url).then(|| {
             format!(
                 "curl -fsSo bootstrap.sh {url} && echo \"{hash}  bootstrap.sh\" | sha256sum -c - && sh bootstrap.sh"
             )
@@ -111,6 +111,11 @@ pub fn assemble(
         return Err(ScriptError::TooLarge);
     }
     Ok(Script::new(document::write(&filled, values.name.as_str(), random)))
+}
+
+/// Whether a text is a URL of HTTP, and one word of a shell without quotes.
+fn is_url(text: &str) -> bool {
+    is_plain(text) && (text.starts_with("https://") || text.starts_with("http://"))
 }
 
 /// Whether a text means nothing to a shell, whatever quotes stand around it, and nothing in YAML but a text.

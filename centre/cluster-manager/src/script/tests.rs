@@ -117,7 +117,7 @@ fn the_command_names_the_link_and_the_hash() {
     // SHA-256 of these five bytes, by sha256sum.
     assert_eq!(script.sha256(), "a17fcf0a2f50e2d495e4f90ce263410edc183add6c62699a2facbccf60410f74");
     assert!(script.checked_command(url).unwrap().contains(script.sha256()));
-    for bad in ["", "https://x/$(reboot)", "https://x/ y", "https://x/?a=1&b=2", "https://x/'"] {
+    for bad in ["", "https://x/$(reboot)", "https://x/ y", "https://x/?a=1&b=2", "https://x/'", "-o/etc/passwd"] {
         assert_eq!(Script::command(bad), None);
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Piece<'a> {
     Placeholder(Placeholder<'a>),
 }
 
-/// The parts of a text, in their order. Braces that hold no placeholder are text.
+/// The parts of a text, in their order. Braces that hold no placeholder are text. Takes time in proportion to the text.
 pub(super) fn pieces(mut text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut next = None;
     std::iter::from_fn(move || {
@@ -28,9 +28,13 @@ pub(super) fn pieces(mut text: &str) -> impl Iterator<Item = Piece<'_>> {
         if text.is_empty() {
             return None;
         }
-        let mut from = 0;
+        let (mut from, mut close) = (0, 0);
         while let Some(at) = text[from..].find("{{").map(|at| from + at) {
-            if let Some((placeholder, rest)) = placeholder(&text[at..]) {
+            // Looked for once, and not again for each brace that opens before it.
+            if close <= at {
+                close = at + text[at..].find('}').unwrap_or(text.len() - at);
+            }
+            if let Some((placeholder, rest)) = placeholder(&text[at..], close - at) {
                 let before = &text[..at];
                 text = rest;
                 if before.is_empty() {
@@ -47,25 +51,27 @@ pub(super) fn pieces(mut text: &str) -> impl Iterator<Item = Piece<'_>> {
 
 /// The placeholder that a text is, but for space around it.
 pub(super) fn whole(text: &str) -> Option<Placeholder<'_>> {
-    match placeholder(text.trim_matches(is_space)) {
+    let text = text.trim_matches(is_space);
+    match placeholder(text, text.find('}')?) {
         Some((placeholder, "")) => Some(placeholder),
         _ => None,
     }
 }
 
-/// The placeholder that a text begins with, and what follows it.
-fn placeholder(text: &str) -> Option<(Placeholder<'_>, &str)> {
-    let text = text.strip_prefix("{{")?.trim_start_matches(is_space);
-    let end = text.find(|other| !in_name(other)).unwrap_or(text.len());
-    let (name, rest) = text.split_at(end);
+/// The placeholder that a text begins with, and what follows it; the first brace that closes is at `close`, or there is none.
+fn placeholder(text: &str, close: usize) -> Option<(Placeholder<'_>, &str)> {
+    let (inner, rest) = text.split_at_checked(close)?;
+    let (inner, rest) = (inner.strip_prefix("{{")?.trim_start_matches(is_space), rest.strip_prefix("}}")?);
+    let end = inner.find(|other| !in_name(other)).unwrap_or(inner.len());
+    let (name, after) = inner.split_at(end);
     if !name.starts_with(|first: char| first.is_alphabetic() || first == '_' || first == '$') {
         return None;
     }
-    let (default, rest) = match rest.strip_prefix(':') {
-        Some(rest) => rest.split_at(rest.find('}')?),
-        None => ("", rest.trim_start_matches(is_space)),
+    let default = match after.strip_prefix(':') {
+        Some(default) => default,
+        None if after.trim_start_matches(is_space).is_empty() => "",
+        None => return None,
     };
-    let rest = rest.strip_prefix("}}")?;
     Some((Placeholder { name, default: (!default.is_empty()).then_some(default) }, rest))
 }
 

@@ -81,3 +81,14 @@ fn a_composed_patch_does_what_both_do_in_turn() {
         }
     }
 }
+
+#[test]
+fn braces_that_never_close_take_no_more_time_than_others() {
+    let begun = std::time::Instant::now();
+    for hostile in ["{{a:", "{{", "{{ a", "{{a:b} "] {
+        let text = hostile.repeat(MAX_BYTES / 2 / hostile.len()) + "}x}}";
+        assert_eq!(substitute(&json!(text), &json!({})), Ok(Some(json!(text))));
+    }
+    // In time that grows with the square of the length it would be hours; a busy machine needs a second.
+    assert!(begun.elapsed() < latchkey_test_support::PATIENCE);
+}

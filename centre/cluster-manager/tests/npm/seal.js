@@ -1,6 +1,6 @@
-// Opens and makes what sealed-secrets seals: {open: {key, sealed, namespace, name}} gives {text}, {seal: {certificate, text, namespace,
-// name}} gives {sealed}. Key and certificate are PEM, sealed is base64; the scope is strict.
-const { HybridDecrypt, encryptValue, getLabel } = require('@socialgouv/aes-gcm-rsa-oaep');
+// Opens what sealed-secrets seals, in strict scope: {key, sealed, namespace, name} comes in, {text} goes out. The key is PEM, sealed is
+// base64.
+const { HybridDecrypt, getLabel } = require('@socialgouv/aes-gcm-rsa-oaep');
 const { createPrivateKey, webcrypto } = require('crypto');
 
 async function open({ key, sealed, namespace, name }) {
@@ -12,9 +12,5 @@ async function open({ key, sealed, namespace, name }) {
   return { text: await HybridDecrypt(privateKey, bytes.buffer, label) };
 }
 
-async function seal({ certificate, text, namespace, name }) {
-  return { sealed: await encryptValue({ pemKey: certificate, scope: 'strict', namespace, name, value: text }) };
-}
-
 const asked = JSON.parse(require('fs').readFileSync(process.argv[2], 'utf8'));
-(asked.open ? open(asked.open) : seal(asked.seal)).then((told) => process.stdout.write(JSON.stringify(told)));
+open(asked).then((told) => process.stdout.write(JSON.stringify(told)));

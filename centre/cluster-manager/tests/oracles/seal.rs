@@ -42,7 +42,7 @@ fn npm_opens_what_is_sealed_here() {
         let place = json!({"namespace": "fplus-edge", "name": "edge-agent-secrets"});
         let mut open = json!({"key": controller.key, "sealed": sealed.as_str()});
         open.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
-        let Some(opened) = node("seal.js", &json!({"open": open})) else { return };
+        let Some(opened) = node("seal.js", &open) else { return };
         assert_eq!(opened, json!({"text": secret}));
     }
 }

@@ -84,11 +84,7 @@ impl ConfigDb {
     /// Writes; the outcome is durable, and what reads see.
     ///
     /// The order of writes is that of the calls. A write that was handed over is done, whatever becomes of the future.
-    pub fn write(
-        &self,
-        caller: Caller,
-        write: Write,
-    ) -> impl Future<Output = Result<Outcome, Refusal>> + Send + 'static {
+    pub fn write(&self, caller: Caller, write: Write) -> impl Future<Output = Result<Outcome, Refusal>> + Send + use<> {
         let (done, outcome) = bounded(1);
         let handed_over =
             self.inner.orders.try_send(Order::Write { caller, write, done }).map_err(|error| match error {

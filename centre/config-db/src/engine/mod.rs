@@ -1,12 +1,14 @@
 //! What keeps the database: rows, durably, one group of writes at a time.
 
 mod embedded;
+mod postgres;
 
 use std::path::Path;
 
 use latchkey_group_commit::Change;
 
 pub use embedded::Embedded;
+pub use postgres::Postgres;
 
 /// A row that another process wrote: table, key, value; none where it was removed.
 pub type ForeignRow = (String, Vec<u8>, Option<Vec<u8>>);
@@ -41,5 +43,27 @@ pub trait Engine: Send + 'static {
     /// Is told how to say that another process wrote something.
     fn on_foreign(&mut self, wake: Box<dyn Fn() + Send + Sync>) {
         drop(wake);
+    }
+}
+
+impl Engine for Box<dyn Engine> {
+    fn load(&mut self, each: EachRow<'_>) -> Result<(), EngineError> {
+        (**self).load(each)
+    }
+
+    fn begin(&mut self) -> Result<Vec<ForeignRow>, EngineError> {
+        (**self).begin()
+    }
+
+    fn commit(&mut self, rows: &[Change]) -> Result<(), EngineError> {
+        (**self).commit(rows)
+    }
+
+    fn moment(&mut self) -> Result<Copying, EngineError> {
+        (**self).moment()
+    }
+
+    fn on_foreign(&mut self, wake: Box<dyn Fn() + Send + Sync>) {
+        (**self).on_foreign(wake);
     }
 }

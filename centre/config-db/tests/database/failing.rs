@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use latchkey_config_db::engine::{Copying, EachRow, Embedded, Engine, EngineError, ForeignRow};
+use latchkey_config_db::engine::{Copying, EachRow, Engine, EngineError, ForeignRow};
 use latchkey_config_db::{Caller, ConfigDb};
 use latchkey_group_commit::Change;
 use latchkey_test_support::block_on;
 use serde_json::json;
 
-use crate::rig::{Place, X, Y, filled, next, put, ready, response, search, value, write};
+use crate::place::Place;
+use crate::rig::{X, Y, filled, next, put, ready, response, search, value, write};
 
 struct FakeFailure {
-    engine: Embedded,
+    engine: Box<dyn Engine>,
     full: Arc<AtomicBool>,
 }
 
@@ -36,7 +37,7 @@ impl Engine for FakeFailure {
 
 #[test]
 fn what_could_not_be_kept_was_never_there() {
-    let place = Place::new();
+    let place = Place::embedded();
     let full = Arc::new(AtomicBool::new(false));
     let db = ConfigDb::start(FakeFailure { engine: place.engine(), full: Arc::clone(&full) }).unwrap();
     filled(&db);

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod failing;
+mod place;
+mod postgres;
 mod rig;
 mod suite;
 mod watching;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use latchkey_config_db::engine::Embedded;
 use latchkey_config_db::watch::{Subscription, Target};
 use latchkey_config_db::{Answer, Caller, ConfigDb, Json, Outcome, Preconditions, Read, Refusal, Uuid, Write};
 use latchkey_factory_plus::grants::Access;
@@ -23,23 +22,6 @@ pub(crate) const OBJECTS: [Uuid; 3] = [
 ];
 pub(crate) const X: Uuid = OBJECTS[0];
 pub(crate) const Y: Uuid = OBJECTS[1];
-
-/// A directory for a database, which is removed in the end.
-pub(crate) struct Place(tempfile::TempDir);
-
-impl Place {
-    pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
-        self.0.path().join(name)
-    }
-
-    pub(crate) fn engine(&self) -> Embedded {
-        Embedded::at(self.path("config-db"))
-    }
-}
 
 /// A database with two classes, an application and three objects.
 pub(crate) fn filled(db: &ConfigDb) {

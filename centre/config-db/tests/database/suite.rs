@@ -6,25 +6,45 @@ use latchkey_factory_plus::uuids::special::UNOWNED;
 use latchkey_test_support::block_on;
 use serde_json::json;
 
-use crate::rig::{CLASS, OBJECTS, Place, X, Y, delete, filled, put, value, write};
+use crate::place::Place;
+use crate::rig::{CLASS, OBJECTS, X, Y, delete, filled, put, value, write};
 
 fn start(place: &Place) -> ConfigDb {
     ConfigDb::start(place.engine()).unwrap()
 }
 
-#[test]
-fn an_empty_database_has_what_every_database_has() {
-    let place = Place::new();
-    let first = start(&place).read(&Caller::root(), &Read::Objects).unwrap();
-    let Answer::List(objects) = &first else { panic!("{first:?}") };
-    assert!([APPLICATION, INDIVIDUAL, RANK_1, UNOWNED].iter().all(|object| objects.contains(object)));
-    assert_eq!(start(&place).read(&Caller::root(), &Read::Objects).unwrap(), first, "once");
+/// Each of these, on each engine.
+macro_rules! on_each_engine {
+    ($($name:ident,)*) => {
+        mod embedded {
+            $(#[test] fn $name() { super::$name(&super::Place::embedded()); })*
+        }
+        mod postgres {
+            $(#[test] fn $name() {
+                if let Some(place) = super::Place::postgres() {
+                    super::$name(&place);
+                }
+            })*
+        }
+    };
 }
 
-#[test]
-fn what_was_acknowledged_is_there_after_a_restart() {
-    let place = Place::new();
-    let db = start(&place);
+on_each_engine! {
+    an_empty_database_has_what_every_database_has,
+    what_was_acknowledged_is_there_after_a_restart,
+    writes_are_done_in_the_order_of_the_calls_and_seen_when_acknowledged,
+    of_many_creators_one_creates,
+}
+
+fn an_empty_database_has_what_every_database_has(place: &Place) {
+    let first = start(place).read(&Caller::root(), &Read::Objects).unwrap();
+    let Answer::List(objects) = &first else { panic!("{first:?}") };
+    assert!([APPLICATION, INDIVIDUAL, RANK_1, UNOWNED].iter().all(|object| objects.contains(object)));
+    assert_eq!(start(place).read(&Caller::root(), &Read::Objects).unwrap(), first, "once");
+}
+
+fn what_was_acknowledged_is_there_after_a_restart(place: &Place) {
+    let db = start(place);
     filled(&db);
     write(&db, put(X, &json!({"a": [1, null, "ü"]}))).unwrap();
     write(&db, put(Y, &json!(1))).unwrap();
@@ -35,14 +55,12 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     };
     let (before, value_before) = (all(&db), value(&db, X));
     drop(db);
-    let db = start(&place);
+    let db = start(place);
     assert_eq!((all(&db), value(&db, X), value(&db, Y)), (before, value_before, None));
 }
 
-#[test]
-fn writes_are_done_in_the_order_of_the_calls_and_seen_when_acknowledged() {
-    let place = Place::new();
-    let db = start(&place);
+fn writes_are_done_in_the_order_of_the_calls_and_seen_when_acknowledged(place: &Place) {
+    let db = start(place);
     filled(&db);
     let writes: Vec<_> = (0..300).map(|number| db.write(Caller::root(), put(X, &json!(number)))).collect();
     block_on(async {
@@ -54,10 +72,8 @@ fn writes_are_done_in_the_order_of_the_calls_and_seen_when_acknowledged() {
     assert_eq!(value(&db, X), Some(json!(299)));
 }
 
-#[test]
-fn of_many_creators_one_creates() {
-    let place = Place::new();
-    let db = start(&place);
+fn of_many_creators_one_creates(place: &Place) {
+    let db = start(place);
     filled(&db);
     let create_only = || latchkey_config_db::Preconditions::parse(None, Some("*")).unwrap();
     let json = latchkey_config_db::Json::of(&json!(1));
@@ -77,7 +93,7 @@ fn of_many_creators_one_creates() {
 
 #[test]
 fn a_copy_is_a_database_of_one_moment() {
-    let place = Place::new();
+    let place = Place::embedded();
     let db = start(&place);
     filled(&db);
     for object in OBJECTS {

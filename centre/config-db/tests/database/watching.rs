@@ -12,9 +12,10 @@ use latchkey_test_support::block_on;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::place::Place;
 use crate::rig::{
-    APP, CLASS, Children, OBJECTS, OTHER, Place, X, Y, delete, filled, holder, next, put, ready, response, search,
-    value, watch, write,
+    APP, CLASS, Children, OBJECTS, OTHER, X, Y, delete, filled, holder, next, put, ready, response, search, value,
+    watch, write,
 };
 
 fn started(place: &Place) -> ConfigDb {
@@ -30,7 +31,7 @@ fn etag(response: &Response) -> Option<&str> {
 /// §11.15: creation is 201, every update has an etag, and falsy values are values.
 #[test]
 fn a_watched_entry_is_told_of_from_its_creation_to_its_end() {
-    let place = Place::new();
+    let place = Place::embedded();
     let db = started(&place);
     let mut watcher = watch(&db, &format!("v2/app/{APP}/object/{X}"), None);
     let mut head = watch(&db, &format!("/v1/app/{APP}/object/{X}"), Some(Method::Head));
@@ -56,7 +57,7 @@ fn a_watched_entry_is_told_of_from_its_creation_to_its_end() {
 
 #[test]
 fn a_search_tells_of_children_by_name() {
-    let place = Place::new();
+    let place = Place::embedded();
     let db = started(&place);
     write(&db, put(X, &json!({"cluster": [1, 2]}))).unwrap();
     let mut all = search(&db, None);
@@ -87,7 +88,7 @@ fn a_search_tells_of_children_by_name() {
 
 #[test]
 fn who_loses_the_right_is_told_once_and_who_gets_it_back_everything() {
-    let place = Place::new();
+    let place = Place::embedded();
     let db = started(&place);
     let (reader, nobody) = (holder(&[(READ_CONFIG, APP)]), holder(&[]));
     write(&db, put(X, &json!("secret 1"))).unwrap();
@@ -107,7 +108,7 @@ fn who_loses_the_right_is_told_once_and_who_gets_it_back_everything() {
 
 #[test]
 fn who_reads_too_slowly_is_dropped_and_told_so() {
-    let place = Place::new();
+    let place = Place::embedded();
     let db = started(&place);
     let (mut slow, mut quick) = (search(&db, None), search(&db, None));
     let writes: Vec<_> = (0..1100).map(|number| db.write(Caller::root(), put(X, &json!(number)))).collect();
@@ -132,7 +133,7 @@ fn who_reads_too_slowly_is_dropped_and_told_so() {
 
 #[test]
 fn a_subscription_that_begins_among_writes_misses_nothing_and_hears_nothing_twice() {
-    let place = Place::new();
+    let place = Place::embedded();
     let db = started(&place);
     write(&db, put(X, &json!(0))).unwrap();
     let writer = std::thread::spawn({
@@ -336,7 +337,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn what_readers_put_together_is_the_store_at_every_point(steps in proptest::collection::vec(step(), 1..60)) {
-        let place = Place::new();
+        let place = Place::embedded();
         let db = started(&place);
         let mut readers = Vec::new();
         for step in steps {

@@ -238,8 +238,11 @@ fn basic(header: &str) -> Option<String> {
 pub fn request(address: SocketAddr, method: &str, path: &str, user: &str) -> (u16, Vec<u8>) {
     let credentials = STANDARD.encode(format!("{user}:{PASSWORD}"));
     let mut stream = StdStream::connect(address).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {credentials}\r\n\r\n")
-        .unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Basic {credentials}\r\n\r\n"
+    )
+    .unwrap();
     let answer = drained(&mut stream);
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     let status = str::from_utf8(&answer[9..12]).unwrap().parse().unwrap();

@@ -20,10 +20,17 @@ impl Administrator {
     pub(crate) fn open(principal: &Upn, key: &AdminKey) -> Result<Self, Denied> {
         let context = Krb5::load()?.context()?;
         let (client, realm) = (c_string(principal.as_str().as_bytes())?, c_string(principal.realm().as_bytes())?);
-        let connect = |proof| Kadm5::load()?.connect(context, &client, &realm, &proof);
         let connected = match key {
-            AdminKey::Password(password) => connect(Proof::Password(&Password::of(password)?.0)),
-            AdminKey::Keytab(path) => connect(Proof::Keytab(&keytab_name(path)?)),
+            AdminKey::Password(password) => {
+                let password = Password::of(password)?;
+                Kadm5::load()?.connect(context, &client, &realm, &Proof::Password(&password.0))
+            }
+            AdminKey::Keytab(path) => {
+                let keytab = keytab_name(path)?;
+                // kadm5 would say of one that is missing that the password is wrong.
+                context.keytab(&keytab)?;
+                Kadm5::load()?.connect(context, &client, &realm, &Proof::Keytab(&keytab))
+            }
         };
         Ok(Self(connected?))
     }

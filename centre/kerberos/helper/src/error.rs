@@ -2,7 +2,7 @@
 
 use latchkey_kerberos::KerberosCode;
 
-/// The error tables `krb5` and `ovk` (kadm5) begin here; the numbers below are offsets into them (krb5.h, kadm_err.h).
+/// The error tables `krb5` and `ovk` (kadm5) begin here; the numbers below are offsets into them (krb5.h, `kadm_err.h`).
 const KRB5: i64 = -1_765_328_384;
 const KADM5: i64 = 43_787_520;
 
@@ -20,10 +20,8 @@ pub(crate) fn code(error: i64) -> KerberosCode {
         12 => C::PolicyRefused,
         18 => C::PrincipalRevoked,
         23 => C::PasswordExpired,
-        // Pre-authentication failed; or, without any, what the KDC sent cannot be decrypted.
-        24 | 31 => C::WrongPassword,
-        // In libkrb5: no way of pre-authentication worked.
-        210 => C::WrongPassword,
+        // Pre-authentication failed; or, without any, what the KDC sent cannot be decrypted; or no way of the first worked.
+        24 | 31 | 210 => C::WrongPassword,
         29 | 156 | 220 => C::KdcUnreachable,
         32 | 33 => C::TokenExpired,
         34 => C::TokenReplayed,
@@ -41,15 +39,14 @@ pub(crate) fn code(error: i64) -> KerberosCode {
 fn kadm5(offset: i64) -> Option<KerberosCode> {
     use KerberosCode as C;
     Some(match offset {
-        1..=5 | 44 | 45 | 50 | 60 | 62 => C::AdminRefused,
+        // Each of kadmind's rights, the administrator's own password, protected keys.
+        1..=5 | 30 | 44 | 45 | 50 | 60..=62 => C::AdminRefused,
         7 => C::PrincipalExists,
         // RPC, no server, not initialised, bad handle, GSS, name, cannot resolve.
         8 | 9 | 11 | 31 | 46 | 49 | 56 => C::KadmindUnreachable,
         12 => C::PrincipalUnknown,
         // Bad, too short, too few classes, in a dictionary, used before, too soon, other.
         22..=26 | 29 | 57 => C::PasswordRefused,
-        // The administrator's own password.
-        30 | 61 => C::AdminRefused,
         48 | 54 => C::ConfigurationBad,
         0..=62 => C::Failed,
         _ => return None,

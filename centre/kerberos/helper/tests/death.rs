@@ -17,7 +17,7 @@ fn a_helper_that_dies_fails_its_call_and_is_replaced() {
     let began = Instant::now();
     block_on(async {
         let kill = async {
-            rig.kill_helper().await;
+            Rig::kill_helper().await;
             std::future::pending().await
         };
         let denied = Box::pin(verify()).or(kill).await.unwrap_err();

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// And no more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A call waits for the end of a pause that is no longer; else it is told at once why the last helper failed.
+const SHORT_PAUSE: Duration = Duration::from_millis(500);
 
 /// How helpers are started.
 pub(crate) struct Start {
@@ -60,8 +62,8 @@ struct Seat {
     helper: Option<Helper>,
     /// Helpers here that died in a row.
     deaths: u32,
-    /// None is started before.
-    not_before: Option<Instant>,
+    /// None is started before; and why.
+    not_before: Option<(Instant, Denied)>,
 }
 
 impl Pool {
@@ -104,7 +106,7 @@ impl Pool {
         seat.helper = helper;
         match &result {
             Ok(_) => seat.deaths = 0,
-            Err(_) => seat.died(),
+            Err(denied) => seat.died(denied),
         }
         result
     }
@@ -119,21 +121,21 @@ impl Seat {
         {
             return Ok(helper);
         }
-        if let Some(time) = self.not_before {
-            Timer::at(time).await;
+        if let Some((time, why)) = &self.not_before {
+            if time.saturating_duration_since(Instant::now()) > SHORT_PAUSE {
+                return Err(why.clone());
+            }
+            Timer::at(*time).await;
         }
         let opened = Helper::start(start).await;
-        // A refusal to open is the configuration's: it is asked again each time, but not without a pause.
-        if opened.is_err() {
-            self.died();
-        }
-        opened
+        // A refusal to open is the configuration's: it is asked again, but not without a pause.
+        opened.inspect_err(|denied| self.died(denied))
     }
 
-    fn died(&mut self) {
+    fn died(&mut self, why: &Denied) {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.deaths.min(10)).min(LONGEST_PAUSE);
         self.deaths = self.deaths.saturating_add(1);
-        self.not_before = Some(Instant::now() + pause);
+        self.not_before = Some((Instant::now() + pause, why.clone()));
     }
 }
 

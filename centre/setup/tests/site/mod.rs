@@ -68,9 +68,9 @@ impl Centre {
                 match targets {
                     None => centre.grant(*principal, *permission, special::WILDCARD, false),
                     Some(targets) => {
-                        targets
-                            .iter()
-                            .for_each(|(target, plural)| centre.grant(*principal, *permission, *target, *plural));
+                        for (target, plural) in targets {
+                            centre.grant(*principal, *permission, *target, *plural);
+                        }
                     }
                 }
             }

@@ -90,11 +90,11 @@ impl Pace {
         }
     }
 
-    /// A head was read: what was read of it, and perhaps more. It is answered within `time`.
-    pub(crate) fn begin(&self, time: Duration) {
+    /// A head was read, and with it perhaps all there is. It is answered within `time`.
+    pub(crate) fn begin(&self, time: Duration, is_all: bool) {
         self.tap().open = false;
         self.between.store(false, Release);
-        self.body_read.store(false, Release);
+        self.body_read.store(is_all, Release);
         self.due_in(time + SLACK);
     }
 

@@ -17,6 +17,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use smol::Timer;
 use smol::future::{FutureExt, poll_once};
@@ -70,7 +71,7 @@ pub(crate) async fn exchange<H: Handler>(
     link: Arc<Link>,
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<OutBody>, Infallible> {
-    link.pace.begin(shared.time);
+    link.pace.begin(shared.time, request.body().is_end_stream());
     let mut facts = Facts {
         id: shared.ids.next().into(),
         method: request.method().clone(),

@@ -73,9 +73,6 @@ pub struct RequestBody {
 
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming, limit: u64, patience: Duration, pace: Arc<Pace>) -> Self {
-        if incoming.is_end_stream() {
-            pace.body_read();
-        }
         Self { incoming, limit, count: 0, rest: Bytes::new(), patience, waiting: None, failed: None, pace }
     }
 

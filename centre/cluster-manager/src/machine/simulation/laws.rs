@@ -85,6 +85,7 @@ fn ended(world: &World, cluster: Uuid, status: &SetupStatus) {
     assert!(world.members.iter().all(|(_, object)| !uuids.contains(object) && *object != cluster));
     assert!(uuids.iter().all(|uuid| !world.identities.contains_key(uuid) && !world.addresses.contains_key(uuid)));
     assert!(!world.repositories.contains_key(&cluster) && !world.addresses.contains_key(&cluster));
+    assert_ne!(world.links.get(&cluster), Some(&true), "a deleted cluster has a live link");
     let name = &status.spec.as_ref().unwrap().name;
     let of_cluster = world.principals.iter().filter(|(principal, _)| is_of(principal, name));
     of_cluster.for_each(|(principal, enabled)| assert!(!enabled, "{principal} is enabled"));
@@ -97,7 +98,7 @@ pub(super) fn nothing_is_left(process: &Process) {
     assert!(world.objects.is_empty() && world.infos.is_empty() && world.addresses.is_empty());
     assert!(world.repositories.is_empty() && world.files.is_empty() && world.edge_statuses.is_empty());
     assert!(world.members.is_empty() && world.identities.is_empty() && world.grants.is_empty());
-    assert!(world.principals.is_empty(), "{:?}", world.principals);
+    assert!(world.principals.is_empty() && world.links.is_empty(), "{:?} {:?}", world.principals, world.links);
     assert_eq!(process.fleet.machines().count(), 0);
     assert_eq!(*process.fleet.names(), super::names());
 }

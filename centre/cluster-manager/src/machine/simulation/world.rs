@@ -26,6 +26,8 @@ pub(super) struct World {
     pub(super) configurations: BTreeMap<Uuid, Value>,
     pub(super) statuses: BTreeMap<Uuid, Value>,
     pub(super) edge_statuses: BTreeSet<Uuid>,
+    /// Clusters with a record of a bootstrap link, and whether the link is live.
+    pub(super) links: BTreeMap<Uuid, bool>,
     pub(super) objects: BTreeMap<Uuid, Uuid>,
     pub(super) infos: BTreeMap<Uuid, String>,
     pub(super) addresses: BTreeMap<Uuid, SparkplugAddress>,
@@ -131,6 +133,12 @@ impl World {
                 }
             }
             Effect::DeleteRepository => drop(self.files.remove(&cluster)),
+            Effect::RevokeLinks => {
+                if let Some(live) = self.links.get_mut(&cluster) {
+                    *live = false;
+                }
+            }
+            Effect::ForgetLinks => drop(self.links.remove(&cluster)),
             Effect::DeleteEdgeStatus => drop(self.edge_statuses.remove(&cluster)),
             Effect::SetTimer { .. } => unreachable!("the driver's"),
         }
@@ -154,6 +162,7 @@ impl World {
         }
         self.principals.entry(format!("nd1/{name}/Agent@EXAMPLE.ORG")).or_insert(true);
         self.edge_statuses.insert(cluster);
+        self.links.insert(cluster, true);
     }
 
     /// Account objects that no status knows.

@@ -1,4 +1,4 @@
-//! libgssapi_krb5: the acceptor's side of one exchange.
+//! `libgssapi_krb5`: the acceptor's side of one exchange.
 #![expect(unsafe_code, reason = "GSSAPI is C; this file is made for its calls")]
 
 use super::krb5::c_string;
@@ -34,7 +34,7 @@ struct OidSet {
     elements: *const Oid,
 }
 
-/// `gss_key_value_element_desc` and `gss_key_value_set_desc` (gssapi_ext.h).
+/// `gss_key_value_element_desc` and `gss_key_value_set_desc` (`gssapi_ext.h`).
 #[repr(C)]
 struct KeyValue {
     key: *const c_char,
@@ -63,7 +63,7 @@ const DUPLICATE_TOKEN: Word = 2;
 const ERRORS: Word = 0xffff_0000;
 
 functions! {
-    /// As gssapi.h and gssapi_ext.h declare them; the first argument is the minor status.
+    /// As gssapi.h and `gssapi_ext.h` declare them; the first argument is the minor status.
     Functions {
         import_name = b"gss_import_name\0": unsafe extern "C" fn(
             *mut Word, *const Buffer, *const Oid, *mut Handle,

@@ -1,16 +1,30 @@
 //! A KDC, a service's keytab, and the library over the helper.
 #![allow(dead_code)] // each test program uses a part
+#![allow(clippy::unwrap_used)] // a rig for tests: a panic is how it fails
 
 use base64::Engine as _;
 use latchkey_kdc_rig::{Kdc, REALM};
 use latchkey_kerberos::{Kerberos, Secret, Settings, Upn};
 use latchkey_test_support::{output, until};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
 pub(crate) const HELPER: &str = env!("CARGO_BIN_EXE_latchkey-kerberos-helper");
+
+const INITIATOR: &str = r#"
+import base64, gssapi, sys
+name = gssapi.Name("HTTP/localhost", gssapi.NameType.kerberos_principal)
+mechanisms = {"spnego": "1.3.6.1.5.5.2", "kerberos": "1.2.840.113554.1.2.2"}
+mechanism = gssapi.OID.from_int_seq(mechanisms[sys.argv[1]])
+flags = [gssapi.RequirementFlag.mutual_authentication]
+context = gssapi.SecurityContext(name=name, mech=mechanism, flags=flags, usage="initiate")
+print(base64.b64encode(context.step()).decode(), flush=True)
+assert not context.complete
+context.step(base64.b64decode(sys.stdin.readline()))
+assert context.complete
+"#;
 
 pub(crate) struct Rig {
     pub(crate) kerberos: Kerberos,
@@ -28,10 +42,14 @@ impl Rig {
 
     /// A Negotiate token that curl makes with the tickets of the last `kinit`.
     pub(crate) fn token(&self) -> Vec<u8> {
+        self.token_of(Command::new("curl"))
+    }
+
+    /// The same with a `curl` that has been made ready.
+    pub(crate) fn token_of(&self, mut curl: Command) -> Vec<u8> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
         let server = std::thread::spawn(move || first_token(&listener));
-        let mut curl = Command::new("curl");
         curl.envs(self.kdc.environment()).args([
             "--silent",
             "--max-time",
@@ -46,16 +64,32 @@ impl Rig {
         latchkey_test_support::in_time("curl's token", move || server.join().unwrap())
     }
 
-    /// The process id of a helper that runs.
-    pub(crate) async fn helper(&self) -> u32 {
-        until("a helper", || helpers().first().copied())
+    /// A client of another make (python3-gssapi) that sends a token of SPNEGO, or of Kerberos as it is, and demands that the
+    /// service prove itself: whether it was satisfied with the reply.
+    pub(crate) fn exchange(&self, mechanism: &str, reply: impl FnOnce(Vec<u8>) -> Vec<u8>) -> bool {
+        use std::io::{BufRead as _, BufReader, Write as _};
+        let mut python = Command::new("/usr/bin/python3");
+        python.envs(self.kdc.environment()).args(["-c", INITIATOR, mechanism]);
+        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = latchkey_test_support::spawn(python).expect("python3 starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let token = base64::engine::general_purpose::STANDARD.decode(line.trim()).unwrap();
+        let reply = base64::engine::general_purpose::STANDARD.encode(reply(token));
+        writeln!(child.stdin.take().unwrap(), "{reply}").unwrap();
+        latchkey_test_support::wait("python3", &mut child).success()
     }
 
-    pub(crate) async fn kill_helper(&self) {
-        let helper = smol::unblock(|| until("a helper that waits for the KDC", || helpers().first().copied())).await;
+    pub(crate) async fn kill_helper() {
+        let helper = smol::unblock(helper).await;
         let id = rustix::process::Pid::from_raw(helper.cast_signed()).unwrap();
         rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
     }
+}
+
+/// The process id of a helper that runs.
+pub(crate) fn helper() -> u32 {
+    until("a helper", || helpers().first().copied())
 }
 
 /// Helpers that this process started.
