@@ -136,6 +136,26 @@ reason_codes! {
         ChartsBusy = "charts-busy": "wait until the one who is named is done";
         /// The lock on the cluster's charts was lost while a command worked.
         LockLost = "charts-lock-lost": "see that the API server is reached, and run the command again: it goes on where it stopped";
+        /// A program that a centre is made of is not installed.
+        ProgramMissing = "program-missing": "install what is named";
+        /// A program of the centre has ended, or did not begin.
+        ProgramEnded = "program-ended": "look into its log, and run the command again: it goes on where it stopped";
+        /// Something else listens where a program of the centre must.
+        PortTaken = "port-taken": "end what listens there, or change the port in the centre's centre.json";
+        /// The centre's Kerberos realm could not be made or changed.
+        RealmUnusable = "realm-unusable": "see what the program said, and run the command again";
+        /// A service of the centre does not answer.
+        CentreUnreachable = "centre-unreachable": "see that the centre runs, and that its addresses are reached from here";
+        /// A service of the centre does not let this user do it.
+        CentreForbids = "centre-forbids": "check user and password; an administrator can grant the permission that is named";
+        /// A service of the centre refuses what was asked.
+        CentreRefuses = "centre-refuses": "do what it says, and run the command again";
+        /// The centre has no such edge cluster.
+        EdgeClusterUnknown = "edge-cluster-unknown": "see `latchkey cluster list`";
+        /// The centre has the edge cluster, and must not for this.
+        EdgeClusterExists = "edge-cluster-exists": "choose another name, or see `latchkey cluster show`";
+        /// The edge cluster is not set up, or not in time.
+        EdgeClusterNotReady = "edge-cluster-not-ready": "see `latchkey cluster show`; what is not refused goes on by itself";
         /// Another operator upgrades the cluster's Kubernetes.
         UpgradeBusy = "upgrade-busy": "wait until the one who is named is done; if nobody works on it any more, go on with it with `latchkey upgrade resume --take-over`";
         /// The lock on the upgrade was lost while it went on.

@@ -14,10 +14,12 @@
 mod api_server;
 mod arguments;
 mod backup;
+mod centre;
 mod charts;
 mod client_certificate;
 mod clock;
 mod cluster_dir;
+mod clusters;
 mod codes;
 mod collateral;
 mod collateral_install;

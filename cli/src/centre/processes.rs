@@ -36,7 +36,13 @@ pub(super) struct Processes(Vec<Running>);
 
 impl Processes {
     /// Starts a program, and waits until somebody can connect to `address`. What it prints goes to `log`.
-    pub(super) fn start(&mut self, name: &'static str, mut command: Command, log: &Path, address: SocketAddr) -> Result<(), CommandError> {
+    pub(super) fn start(
+        &mut self,
+        name: &'static str,
+        mut command: Command,
+        log: &Path,
+        address: SocketAddr,
+    ) -> Result<(), CommandError> {
         if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
             let what = format!("{name} cannot listen on {address}: something else does");
             return Err(CommandError::local(CommandCode::PortTaken, what));
@@ -51,7 +57,8 @@ impl Processes {
         while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
             self.check()?;
             if Instant::now() > end {
-                return Err(ended(name, &format!("it did not listen on {address} within {} s", READY.as_secs())).because(tail(log)));
+                return Err(ended(name, &format!("it did not listen on {address} within {} s", READY.as_secs()))
+                    .because(tail(log)));
             }
             std::thread::sleep(LOOK);
         }

@@ -41,7 +41,11 @@ impl Programs {
     /// A program of ours.
     pub(super) fn ours(&self, name: &str) -> Result<PathBuf, CommandError> {
         let path = self.beside.join(name);
-        if is_file(&path) { Ok(path) } else { Err(missing(name).fix(format!("put it beside this command: {}", path.display()))) }
+        if is_file(&path) {
+            Ok(path)
+        } else {
+            Err(missing(name).fix(format!("put it beside this command: {}", path.display())))
+        }
     }
 
     /// A stock program; servers are in directories that users do not have in PATH.

@@ -60,7 +60,7 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
         let password = Zeroizing::new(password.expose().to_vec());
         let principal = upn(site, account)?;
         if admin.show(&principal).await.map_err(denied)?.is_none() {
-            admin.create_with_password(&principal, &password, None).await.map_err(denied)?;
+            admin.create_with_password(&principal, &password, None, None).await.map_err(denied)?;
         }
     }
     let keytab = site.layout.http_keytab();
@@ -80,7 +80,7 @@ pub(super) async fn operator(site: &Site, admin: &Admin) -> Result<Zeroizing<Str
     let (principal, password) = (upn(site, kdc::OPERATOR)?, new_password()?);
     let secret = Zeroizing::new(password.as_bytes().to_vec());
     if admin.show(&principal).await.map_err(denied)?.is_none() {
-        admin.create_with_password(&principal, &secret, None).await.map_err(denied)?;
+        admin.create_with_password(&principal, &secret, None, None).await.map_err(denied)?;
     } else {
         admin.set_password(&principal, &secret, None).await.map_err(denied)?;
     }
@@ -96,7 +96,13 @@ fn denied(denied: Denied) -> CommandError {
 }
 
 /// Runs one of MIT's programs with what it would ask for.
-fn run(site: &Site, programs: &Programs, name: &'static str, arguments: &[&str], typed: &str) -> Result<(), CommandError> {
+fn run(
+    site: &Site,
+    programs: &Programs,
+    name: &'static str,
+    arguments: &[&str],
+    typed: &str,
+) -> Result<(), CommandError> {
     let program = programs.stock(name).ok_or_else(|| failed(name, "it is not installed"))?;
     let mut command = Command::new(program);
     command.args(arguments).envs(environment(site)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

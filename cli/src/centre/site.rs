@@ -30,7 +30,8 @@ impl Site {
     /// The one that the operand names. Its parameters are the arguments' when it is made, and those of before ever after.
     pub(super) fn open(arguments: &Arguments) -> Result<Self, CommandError> {
         let named = arguments.operand(0).ok_or_else(|| CommandError::usage("an argument is missing"))?;
-        let root = std::path::absolute(Path::new(named)).map_err(|error| files::unwritable(Path::new(named), &error))?;
+        let root =
+            std::path::absolute(Path::new(named)).map_err(|error| files::unwritable(Path::new(named), &error))?;
         let layout = Layout::new(root);
         make(layout.root())?;
         let lock = lock(&layout)?;
@@ -65,7 +66,12 @@ impl Site {
         }
         let authorities = (!parameters.insecure).then(|| layout.authority());
         let directory = parameters.place(Program::Directory).url.clone();
-        let operator = CentreFile { directory, user: parameters.principal(kdc::OPERATOR), authorities, insecure: parameters.insecure };
+        let operator = CentreFile {
+            directory,
+            user: parameters.principal(kdc::OPERATOR),
+            authorities,
+            insecure: parameters.insecure,
+        };
         write(&layout.operator(), &pretty(&operator)?, Readers::Anyone)
     }
 
@@ -100,7 +106,8 @@ fn kept(arguments: &Arguments, path: &Path) -> Result<Parameters, CommandError> 
     for (flag, is) in [("realm", &parameters.realm), ("organisation", &parameters.organisation)] {
         if arguments.text(flag)?.is_some_and(|asked| asked != is) {
             let what = format!("--{flag}: this centre was made with {is}");
-            return Err(CommandError::usage(what).fix(format!("leave --{flag} out, or make another centre in another directory")));
+            return Err(CommandError::usage(what)
+                .fix(format!("leave --{flag} out, or make another centre in another directory")));
         }
     }
     if arguments.has("insecure") && !parameters.insecure {

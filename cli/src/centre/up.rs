@@ -60,6 +60,7 @@ fn start(
     new_password: bool,
     output: &Output,
 ) -> Result<Option<zeroize::Zeroizing<String>>, CommandError> {
+    let first = setup::is_first(site);
     let places = &site.parameters.places;
     let realm = site.parameters.realm.as_str();
     let mut stock = |name: &'static str, arguments: &[&str], address: SocketAddr| {
@@ -84,14 +85,13 @@ fn start(
             block_on(setup::load(site, output))?;
         }
     }
-    let mut command = Command::new(programs.stock("mosquitto").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "mosquitto"))?);
+    let mut command = Command::new(
+        programs.stock("mosquitto").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "mosquitto"))?,
+    );
     command.arg("-c").arg(site.layout.mosquitto_conf());
     processes.start("mosquitto", command, &site.layout.log("mosquitto"), places.broker)?;
     output.say(Tone::Good, "started", &format!("{:<16} {}", "mosquitto", places.broker));
-    let first = setup::is_first(site)?;
-    let password = if first || new_password { Some(block_on(realm::operator(site, &admin))?) } else { None };
-    setup::done(site)?;
-    Ok(password)
+    Ok(if first || new_password { Some(block_on(realm::operator(site, &admin))?) } else { None })
 }
 
 /// Until somebody says to stop, or a process ends.
@@ -127,7 +127,8 @@ impl Report for UpReport {
             Some(password) => format!("password   {password}   (shown once; `--new-password` makes another)\n"),
             None => "password   the one of before (`--new-password` makes another)\n".to_owned(),
         };
-        let trust = self.authorities.as_ref().map(|path| format!("trust      {path}   (for browsers and curl --cacert)\n"));
+        let trust =
+            self.authorities.as_ref().map(|path| format!("trust      {path}   (for browsers and curl --cacert)\n"));
         format!(
             "\npage       {page}\nuser       {}\n{password}{}centre     {}   (for `latchkey cluster … --centre`)\n\nCtrl+C ends all of it.\n",
             self.user,
@@ -136,4 +137,3 @@ impl Report for UpReport {
         )
     }
 }
-

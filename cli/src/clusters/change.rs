@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use latchkey_factory_plus::cluster::Configuration;
 use latchkey_factory_plus::manager::Phase;
 use latchkey_factory_plus::{ClusterName, Uuid, uuids};
-use latchkey_factory_plus_client::{Event, Precondition};
+use latchkey_factory_plus_client::Precondition;
+use latchkey_factory_plus_client::notify::Event;
 use serde::{Deserialize, Serialize};
 use smol::future::FutureExt as _;
 
@@ -57,8 +58,13 @@ pub(crate) fn new(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
             None => usual_chart(&centre).await?,
         };
         let bare = arguments.has("bare");
-        let configuration =
-            Configuration { chart, name: name.clone(), namespace: namespace.to_owned(), bare, values: bare_values(bare) };
+        let configuration = Configuration {
+            chart,
+            name: name.clone(),
+            namespace: namespace.to_owned(),
+            bare,
+            values: bare_values(bare),
+        };
         let uuid = make(&centre, &configuration).await?;
         output.say(Tone::Good, "made", &format!("{name} {uuid}"));
         settled(&centre, uuid, patience, output).await
@@ -77,7 +83,11 @@ async fn usual_chart(centre: &Centre) -> Result<Uuid, CommandError> {
 /// What a bare cluster leaves out besides Flux's manifests.
 fn bare_values(bare: bool) -> serde_json::Map<String, serde_json::Value> {
     let off = [("enabled".to_owned(), false.into())].into_iter().collect();
-    if bare { [("sealedSecrets".to_owned(), serde_json::Value::Object(off))].into_iter().collect() } else { serde_json::Map::new() }
+    if bare {
+        [("sealedSecrets".to_owned(), serde_json::Value::Object(off))].into_iter().collect()
+    } else {
+        serde_json::Map::new()
+    }
 }
 
 async fn make(centre: &Centre, configuration: &Configuration) -> Result<Uuid, CommandError> {
@@ -128,7 +138,9 @@ async fn settled(centre: &Centre, uuid: Uuid, patience: Duration, output: &Outpu
         last = state(&cluster, now_ms());
         output.waiting(&format!("{}: {last}", cluster.name));
         if let Some(problem) = cluster.error.filter(|problem| !problem.retried) {
-            return Err(CommandError::new(Exit::Failed, CommandCode::EdgeClusterNotReady, problem.message).fix(problem.fix));
+            return Err(
+                CommandError::new(Exit::Failed, CommandCode::EdgeClusterNotReady, problem.message).fix(problem.fix)
+            );
         }
     }
 }

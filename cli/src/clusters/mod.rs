@@ -9,5 +9,5 @@ mod seal;
 pub(crate) use change::{decommission, delete, new, wait};
 pub(crate) use link::{command, revoke};
 pub(crate) use look::{list, show};
-pub(crate) use reach::CentreFile;
+pub(crate) use reach::{CentreFile, failed};
 pub(crate) use seal::seal;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use latchkey_factory_plus::manager::Cluster;
 use latchkey_factory_plus::{Uuid, uuids};
 use latchkey_factory_plus_client::{
-    BaseUrl, Client, ConfigDb, CallError, Identity, Insecure, Limits, Service, Services, Settings, Trust,
+    BaseUrl, CallError, Client, ConfigDb, Identity, Insecure, Limits, Service, Services, Settings, Trust,
 };
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -82,7 +82,8 @@ impl Centre {
     pub(crate) async fn cluster(&self, arguments: &Arguments) -> Result<(Uuid, Cluster), CommandError> {
         let named = arguments.operand_text(0)?;
         let mut clusters = self.clusters().await?;
-        let uuid = clusters.iter().find(|(uuid, known)| known.name.eq_ignore_ascii_case(named) || uuid.to_string() == named);
+        let uuid =
+            clusters.iter().find(|(uuid, known)| known.name.eq_ignore_ascii_case(named) || uuid.to_string() == named);
         let Some(uuid) = uuid.map(|(uuid, _)| *uuid) else { return Err(unknown(named)) };
         clusters.remove(&uuid).map(|cluster| (uuid, cluster)).ok_or_else(|| unknown(named))
     }
@@ -96,14 +97,18 @@ fn read(path: &Path) -> Result<CentreFile, CommandError> {
     let text = files::read(path, LARGEST_FILE)?;
     serde_json::from_slice(&text).map_err(|error| {
         let what = format!("{} does not say where a centre is", path.display());
-        CommandError::usage(what).because(error.to_string()).fix("name the operator.json that `latchkey centre up` wrote")
+        CommandError::usage(what)
+            .because(error.to_string())
+            .fix("name the operator.json that `latchkey centre up` wrote")
     })
 }
 
 /// What a service of the centre said, as this command's failure.
 pub(crate) fn failed(error: CallError) -> CommandError {
     let (exit, code) = match &error {
-        CallError::Unreachable { .. } | CallError::NotAdvertised(_) => (Exit::Unreachable, CommandCode::CentreUnreachable),
+        CallError::Unreachable { .. } | CallError::NotAdvertised(_) => {
+            (Exit::Unreachable, CommandCode::CentreUnreachable)
+        }
         CallError::Unauthenticated(_) | CallError::Forbidden { .. } => (Exit::Failed, CommandCode::CentreForbids),
         _ => (Exit::Failed, CommandCode::CentreRefuses),
     };

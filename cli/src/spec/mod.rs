@@ -1,5 +1,6 @@
 //! The commands: one table, by which arguments are read and from which help is printed.
 
+mod centre;
 mod charts;
 mod collateral;
 mod completions;

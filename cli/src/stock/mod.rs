@@ -41,6 +41,7 @@ pub(crate) use kubectl::{Kubectl, Scope};
 pub(crate) use object::Object;
 pub(crate) use program::Program;
 pub(crate) use restart::RestartProgram;
+pub(crate) use tie::tie;
 pub(crate) use version::Version;
 
 use interrupt::Interrupt;

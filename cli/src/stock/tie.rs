@@ -9,7 +9,7 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
 /// From its start on, the process that `command` becomes is killed when the thread that starts it ends, and with it this
 /// command; a helm that is killed leaves a release that says so, and the next run mends it.
-pub(super) fn tie(command: &mut Command) {
+pub(crate) fn tie(command: &mut Command) {
     let parent = getpid();
     let ask = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;

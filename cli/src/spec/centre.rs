@@ -1,0 +1,145 @@
+//! `latchkey centre` and `latchkey cluster`, in the table.
+
+use super::table::{flag, required, switch};
+use super::{Command, Flag, Operand};
+use crate::{centre, clusters};
+
+const DIRECTORY: Operand = Operand {
+    name: "DIR",
+    required: true,
+    text: "the centre's directory: everything that it keeps; made if it is not there",
+};
+
+pub(super) const UP: Command = Command {
+    path: &["centre", "up"],
+    operands: &[DIRECTORY],
+    flags: &[
+        flag("realm", "REALM", "the Kerberos realm of a new centre [FACTORY.LOCALHOST]"),
+        flag("organisation", "NAME", "what Sparkplug groups of a new centre begin with [Factory]"),
+        flag("port", "PORT", "the first of the ports of a new centre, on 127.0.0.1 [8440]"),
+        switch("insecure", "make a new centre without TLS: passwords are readable on its network"),
+        switch("new-password", "give the user admin a new password, and print it"),
+    ],
+    summary: "runs a centre on this machine until it is told to stop",
+    about: "A centre keeps the configuration of edge clusters, knows who may do what, has their\nrepositories, and sets new ones up. This starts stock krb5kdc, kadmind and mosquitto,\nand our services, each a program of its own beside this one; prints the address of the\npage and, the first time, the password of the user admin; and ends all with itself.\nRun again, it goes on with what the directory has: addresses, URLs and the realm stand\nin its centre.json.",
+    examples: &["latchkey centre up ./centre", "latchkey centre up ./centre --organisation ACME --realm ACME.EXAMPLE"],
+    run: centre::up,
+};
+
+const NAME: Operand = Operand { name: "NAME", required: true, text: "the cluster's name, or its UUID" };
+const CENTRE: Flag =
+    required("centre", "FILE", "where the centre is: the operator.json that `latchkey centre up` wrote");
+const USER: Flag = flag("user", "PRINCIPAL", "who asks, as NAME@REALM [the one in FILE]");
+const PASSWORD: Flag = required("password-file", "FILE", "the user's password; mode 0600, or - for standard input");
+const TIMEOUT: Flag = flag("timeout", "TIME", "how long to wait, such as 30s or 5m [1m]");
+
+pub(super) const NEW: Command = Command {
+    path: &["cluster", "new"],
+    operands: &[Operand {
+        name: "NAME",
+        required: true,
+        text: "a letter, then letters, digits and underscores: 31 at most. For life",
+    }],
+    flags: &[
+        CENTRE,
+        USER,
+        PASSWORD,
+        flag("namespace", "NAME", "the namespace at the edge [fplus-edge]"),
+        flag("chart", "UUID", "the Helm chart template [the centre's own]"),
+        switch("bare", "leave out Flux's own manifests and Sealed Secrets: somebody else brings them"),
+        TIMEOUT,
+    ],
+    summary: "makes an edge cluster, and waits until it can be bootstrapped",
+    about: "Writes the cluster's configuration into the centre, whose cluster manager gives it a\nSparkplug group, accounts and a repository. `latchkey cluster command` prints the command\nthat bootstraps it then.",
+    examples: &["latchkey cluster new Building_1 --centre ./centre/operator.json --password-file ./password"],
+    run: clusters::new,
+};
+
+pub(super) const LIST: Command = Command {
+    path: &["cluster", "list"],
+    operands: &[],
+    flags: &[CENTRE, USER, PASSWORD],
+    summary: "lists the edge clusters of a centre",
+    about: "Each with its Sparkplug group and its state: how far its set-up is, or how many of its\nhosts are ready.",
+    examples: &["latchkey cluster list --centre ./centre/operator.json --password-file ./password"],
+    run: clusters::list,
+};
+
+pub(super) const SHOW: Command = Command {
+    path: &["cluster", "show"],
+    operands: &[NAME],
+    flags: &[CENTRE, USER, PASSWORD],
+    summary: "shows one edge cluster and its hosts",
+    about: "With what failed last, and how to mend it.",
+    examples: &["latchkey cluster show Building_1 --centre ./centre/operator.json --password-file -"],
+    run: clusters::show,
+};
+
+pub(super) const WAIT: Command = Command {
+    path: &["cluster", "wait"],
+    operands: &[NAME],
+    flags: &[CENTRE, USER, PASSWORD, TIMEOUT],
+    summary: "waits until an edge cluster can be bootstrapped",
+    about: "Ends at once when the set-up is refused; what fails otherwise is tried again by the\ncluster manager, and waited for.",
+    examples: &["latchkey cluster wait Building_1 --centre ./centre/operator.json --password-file ./password"],
+    run: clusters::wait,
+};
+
+pub(super) const COMMAND: Command = Command {
+    path: &["cluster", "command"],
+    operands: &[NAME],
+    flags: &[CENTRE, USER, PASSWORD, flag("lifetime", "TIME", "how long the command is good for, 1m to 24h [1h]")],
+    summary: "makes the command that bootstraps an edge cluster",
+    about: "The command has a token that is good for this one cluster, until an edge has redeemed\nit, it is revoked, or its time is over. The second form checks the script's SHA-256\nbefore it runs.",
+    examples: &["latchkey cluster command Building_1 --centre ./centre/operator.json --password-file ./password"],
+    run: clusters::command,
+};
+
+pub(super) const REVOKE: Command = Command {
+    path: &["cluster", "revoke"],
+    operands: &[NAME],
+    flags: &[CENTRE, USER, PASSWORD, flag("link", "UUID", "this one [all of the cluster]")],
+    summary: "revokes the commands that bootstrap an edge cluster",
+    about: "Whoever comes with one is refused from now on, and told why.",
+    examples: &["latchkey cluster revoke Building_1 --centre ./centre/operator.json --password-file ./password"],
+    run: clusters::revoke,
+};
+
+pub(super) const SEAL: Command = Command {
+    path: &["cluster", "seal"],
+    operands: &[NAME],
+    flags: &[
+        CENTRE,
+        USER,
+        PASSWORD,
+        required("secret", "NAMESPACE/NAME/KEY", "where the value goes in the edge cluster"),
+        required("value-file", "FILE", "the value; mode 0600, or - for standard input"),
+    ],
+    summary: "seals a secret for an edge cluster, and commits it",
+    about: "Only the cluster's own Sealed Secrets controller can open it. One line end at the value's\nend is not part of it.",
+    examples: &[
+        "latchkey cluster seal Building_1 --secret fplus-edge/plc/password --value-file ./value \\",
+        "    --centre ./centre/operator.json --password-file ./password",
+    ],
+    run: clusters::seal,
+};
+
+pub(super) const DELETE: Command = Command {
+    path: &["cluster", "delete"],
+    operands: &[NAME],
+    flags: &[CENTRE, USER, PASSWORD],
+    summary: "deletes an edge cluster",
+    about: "Its grants end and its principals are disabled. Made again under the same UUID, it takes\nits accounts up again.",
+    examples: &["latchkey cluster delete Building_1 --centre ./centre/operator.json --password-file ./password"],
+    run: clusters::delete,
+};
+
+pub(super) const DECOMMISSION: Command = Command {
+    path: &["cluster", "decommission"],
+    operands: &[NAME],
+    flags: &[CENTRE, USER, PASSWORD],
+    summary: "removes what a deleted edge cluster left",
+    about: "Its principals, repository and status. A machine that still runs it is left without\ncredentials.",
+    examples: &["latchkey cluster decommission Building_1 --centre ./centre/operator.json --password-file ./password"],
+    run: clusters::decommission,
+};
