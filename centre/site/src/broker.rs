@@ -18,6 +18,8 @@ pub fn mosquitto_conf(parameters: &Parameters, layout: &Layout, plugin: &Path) -
     };
     format!(
         "# Written by `latchkey centre up`.\n\
+         # Only where it is started as root: everything else is this user's already.\n\
+         user root\n\
          per_listener_settings false\n\
          allow_anonymous false\n\
          plugin {}\n\

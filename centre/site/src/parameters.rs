@@ -55,7 +55,7 @@ impl Program {
             Self::ConfigDb => "sv1configdb",
             Self::Directory => "sv1directory",
             Self::GitServer => "sv1git",
-            Self::ClusterManager => "sv1clusters",
+            Self::ClusterManager => "sv1clustermanager",
         }
     }
 
