@@ -84,7 +84,7 @@ impl Client {
             return Ok(url);
         }
         let directory = self.0.settings.services.find(uuids::service::DIRECTORY);
-        let url = self.ask_directory(directory.ok_or(CallError::NotAdvertised(service))?, service).await?;
+        let url = Box::pin(self.ask_directory(directory.ok_or(CallError::NotAdvertised(service))?, service)).await?;
         let mut advertised = lock(&self.0.advertised);
         if advertised.len() >= MOST_ORIGINS {
             advertised.clear();
@@ -308,7 +308,8 @@ impl Service {
     async fn answer(&self, call: Call) -> Result<(Answer, Place), CallError> {
         let url = self.client.resolve(self.service).await?;
         let place = place(self.service, &url, &call);
-        match self.client.call_at(&url, call, &place).await {
+        // A call's state is large, and every future that makes one would be as large.
+        match Box::pin(self.client.call_at(&url, call, &place)).await {
             Ok(answer) => Ok((answer, place)),
             Err(error) => Err(self.moved(error)),
         }

@@ -23,6 +23,11 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Bytes of the end of a log that an error shows.
 const SHOWN: usize = 2000;
 
+/// Until it is time to look again.
+fn look() {
+    smol::block_on(smol::Timer::after(LOOK));
+}
+
 /// A process that was started.
 struct Running {
     name: &'static str,
@@ -60,7 +65,7 @@ impl Processes {
                 return Err(ended(name, &format!("it did not listen on {address} within {} s", READY.as_secs()))
                     .because(tail(log)));
             }
-            std::thread::sleep(LOOK);
+            look();
         }
         // Whoever answers is the one that was started: it lives, and nobody listened before.
         self.check()
@@ -93,7 +98,7 @@ impl Drop for Processes {
                 if Instant::now() > end {
                     let _ = running.child.kill();
                 }
-                std::thread::sleep(LOOK);
+                look();
             }
         }
     }
