@@ -97,6 +97,11 @@ impl Keeper {
         &self.0.store
     }
 
+    /// Whether this is the root principal, which passes every check.
+    pub fn is_root(&self, caller: &Upn) -> bool {
+        self.known().state.rules().root.as_ref() == Some(caller)
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         // Each change of it is whole before the next statement that could panic.
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)

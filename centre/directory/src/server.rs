@@ -22,6 +22,8 @@ use crate::networks::Network;
 const LONGEST_DUMP: u64 = 4 << 20;
 /// How long a dump may take to come.
 const DUMP_TIME: Duration = Duration::from_mins(2);
+/// How long a copy may take.
+const BACKUP_TIME: Duration = Duration::from_mins(10);
 
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -104,11 +106,22 @@ impl Handler for Requests {
         if method == HttpMethod::POST && ["/load", "/v1/load"].contains(&path) {
             return Terms::authenticated().body_limit(LONGEST_DUMP).time(DUMP_TIME);
         }
+        if is_backup(method, path) {
+            return Terms::authenticated().body_limit(0).time(BACKUP_TIME);
+        }
         Terms::authenticated()
     }
 
     async fn handle(&self, mut request: Request) -> server::Answer {
         let caller = request.caller().known()?.clone();
+        if is_backup(request.method(), request.path()) {
+            if !self.callers.held(&caller).await?.is_root {
+                return Err(Refusal::forbidden("Only the root principal has everything copied"));
+            }
+            self.keeper.store().copy_beside().await.map_err(|error| Refusal::unavailable(error.to_string()))?;
+            tracing::info!(request = request.id(), "Copied everything");
+            return Ok(Response::empty(StatusCode::NO_CONTENT));
+        }
         let method = match *request.method() {
             HttpMethod::GET => Method::Get,
             HttpMethod::PUT => Method::Put,
@@ -131,6 +144,11 @@ impl Handler for Requests {
             }
         }
     }
+}
+
+/// `POST /backup`, for the root principal: leaves a copy of this moment beside the file. The request names no path.
+fn is_backup(method: &HttpMethod, path: &str) -> bool {
+    method == HttpMethod::POST && path == "/backup"
 }
 
 impl Requests {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
 use redb::{Database, ReadTransaction, ReadableTable};
@@ -33,6 +33,11 @@ impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Moment").field("tables", &self.tables).finish_non_exhaustive()
     }
+}
+
+/// Where a service leaves a copy of its file for a backup: beside it, with `.backup` behind its name.
+pub fn copy_place(path: &Path) -> PathBuf {
+    beside(path, ".backup")
 }
 
 fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) -> Result<(), CopyError> {

@@ -15,7 +15,7 @@ mod lock;
 mod store;
 
 pub use change::{Change, LONGEST_KEY, LONGEST_VALUE};
-pub use copy::Moment;
+pub use copy::{Moment, copy_place};
 pub use error::{CopyError, OpenError, WriteError};
 pub use file::DurableFile;
 pub use store::{Store, WAITING_WRITES};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use crate::{Change, CopyError, DurableFile, OpenError, WriteError};
+use crate::{Change, CopyError, DurableFile, OpenError, WriteError, copy_place};
 use async_channel::{Receiver, Sender, TrySendError, bounded};
 
 /// How many writes may wait for the disk; more are refused.
@@ -81,6 +81,11 @@ impl Store {
         let (done, copied) = bounded(1);
         self.inner.orders.send(Order::Copy(path.into(), done)).await.map_err(|_| CopyError::Closed)?;
         copied.recv().await.unwrap_or(Err(CopyError::Closed))
+    }
+
+    /// The same to [`copy_place`]: whoever asks for a copy over the network names no path.
+    pub async fn copy_beside(&self) -> Result<(), CopyError> {
+        self.copy_to(copy_place(self.path())).await
     }
 
     /// The file's path.

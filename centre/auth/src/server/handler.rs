@@ -13,6 +13,8 @@ use crate::keeper::Keeper;
 const LONGEST_DUMP: u64 = 4 << 20;
 /// How long a dump may take to come.
 const DUMP_TIME: Duration = Duration::from_mins(2);
+/// How long a copy may take.
+const BACKUP_TIME: Duration = Duration::from_mins(10);
 
 /// Answers requests.
 #[derive(Debug)]
@@ -29,11 +31,22 @@ impl Handler for Requests {
         if method == HttpMethod::POST && path == "/load" {
             return Terms::authenticated().body_limit(LONGEST_DUMP).time(DUMP_TIME);
         }
+        if is_backup(method, path) {
+            return Terms::authenticated().body_limit(0).time(BACKUP_TIME);
+        }
         Terms::authenticated()
     }
 
     async fn handle(&self, mut request: server::Request) -> server::Answer {
         let caller = caller(request.caller().known()?)?;
+        if is_backup(request.method(), request.path()) {
+            if !self.0.is_root(&caller) {
+                return Err(Refusal::forbidden("Only the root principal has everything copied"));
+            }
+            self.0.store().copy_beside().await.map_err(|error| Refusal::unavailable(error.to_string()))?;
+            tracing::info!(request = request.id(), "Copied everything");
+            return Ok(Response::empty(StatusCode::NO_CONTENT));
+        }
         let method = match *request.method() {
             HttpMethod::GET => Method::Get,
             HttpMethod::PUT => Method::Put,
@@ -62,6 +75,11 @@ impl Handler for Requests {
         };
         response(answer)
     }
+}
+
+/// `POST /backup`, for the root principal: leaves a copy of this moment beside the file. The request names no path.
+fn is_backup(method: &HttpMethod, path: &str) -> bool {
+    method == HttpMethod::POST && path == "/backup"
 }
 
 /// The caller's name. Who is called in a way that no principal here can be, is nobody.

@@ -34,6 +34,8 @@ struct Inner {
     shared: Arc<Shared>,
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
+    /// Where [`ConfigDb::copy_beside`] leaves copies; none where the engine has no file.
+    copy: Option<PathBuf>,
 }
 
 /// What the writer publishes.
@@ -63,6 +65,7 @@ impl ConfigDb {
     pub fn start(engine: impl Engine) -> Result<Self, StartError> {
         let (orders, waiting) = bounded(WAITING_WRITES);
         let shared = Arc::new(Shared::default());
+        let copy = engine.file().map(latchkey_group_commit::copy_place);
         let mut writer = Writer::load(engine, Arc::clone(&shared))?;
         let wake = orders.downgrade();
         writer.on_foreign(Box::new(move || {
@@ -72,7 +75,7 @@ impl ConfigDb {
             }
         }));
         let thread = thread::Builder::new().name("config-db".into()).spawn(move || writer.run(&waiting))?;
-        Ok(Self { inner: Arc::new(Inner { shared, orders, thread: Some(thread) }) })
+        Ok(Self { inner: Arc::new(Inner { shared, orders, thread: Some(thread), copy }) })
     }
 
     /// Reads from memory.
@@ -110,6 +113,12 @@ impl ConfigDb {
         let lost = || EngineError("the database is closed".into());
         self.inner.orders.send(Order::Copy { path: path.into(), done }).await.map_err(|_| lost())?;
         copied.recv().await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    /// The same, to the place beside the file that [`latchkey_group_commit::copy_place`] says.
+    pub async fn copy_beside(&self) -> Result<(), EngineError> {
+        let no_file = || EngineError("this database is kept by PostgreSQL: back it up with pg_dump".into());
+        self.copy_to(self.inner.copy.clone().ok_or_else(no_file)?).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! The database in one file, of one process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use latchkey_group_commit::{Change, DurableFile};
 
@@ -20,7 +20,7 @@ impl Embedded {
         Self { path: path.into(), file: None }
     }
 
-    fn file(&mut self) -> Result<&mut DurableFile, EngineError> {
+    fn open(&mut self) -> Result<&mut DurableFile, EngineError> {
         self.file.as_mut().ok_or_else(|| EngineError("the database was not loaded".into()))
     }
 }
@@ -37,11 +37,14 @@ impl Engine for Embedded {
     }
 
     fn commit(&mut self, rows: &[Change]) -> Result<(), EngineError> {
-        self.file()?.commit(rows).map_err(|error| EngineError(error.to_string()))
+        self.open()?.commit(rows).map_err(|error| EngineError(error.to_string()))
     }
 
     fn moment(&mut self) -> Result<Copying, EngineError> {
-        let moment = self.file()?.moment().map_err(|error| EngineError(error.to_string()))?;
+        let moment = self.open()?.moment().map_err(|error| EngineError(error.to_string()))?;
         Ok(Box::new(move |path| moment.write_to(path).map_err(|error| EngineError(error.to_string()))))
+    }
+    fn file(&self) -> Option<&Path> {
+        Some(&self.path)
     }
 }

@@ -40,6 +40,11 @@ pub trait Engine: Send + 'static {
     /// Takes a moment that can be copied while writes go on.
     fn moment(&mut self) -> Result<Copying, EngineError>;
 
+    /// The file that holds everything, if it is one.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
     /// Is told how to say that another process wrote something.
     fn on_foreign(&mut self, wake: Box<dyn Fn() + Send + Sync>) {
         drop(wake);
@@ -61,6 +66,10 @@ impl Engine for Box<dyn Engine> {
 
     fn moment(&mut self) -> Result<Copying, EngineError> {
         (**self).moment()
+    }
+
+    fn file(&self) -> Option<&Path> {
+        (**self).file()
     }
 
     fn on_foreign(&mut self, wake: Box<dyn Fn() + Send + Sync>) {
