@@ -7,7 +7,7 @@ use event_listener::EventListener;
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::notify::{Method, Request, Response, Update};
 use latchkey_factory_plus::uuids::permission;
-use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Updates};
+use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
 use serde_json::{Map, Value};
 use smol::future::FutureExt as _;
 use smol::stream;
@@ -67,10 +67,10 @@ fn target(request: &Request) -> Result<Target, FeedRefusal> {
 }
 
 /// The next update; no more where the caller's rights are not known: the client asks again then.
-async fn next(mut subscription: Subscription) -> Option<(Update, Subscription)> {
+async fn next(mut subscription: Subscription) -> Option<(Told, Subscription)> {
     loop {
         if let Some(update) = subscription.updates.pop_front() {
-            return Some((update, subscription));
+            return Some((update.into(), subscription));
         }
         if subscription.told.is_some() {
             let late = async {
