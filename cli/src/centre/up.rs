@@ -91,6 +91,10 @@ fn start(
     command.arg("-c").arg(site.layout.mosquitto_conf());
     processes.start("mosquitto", command, &site.layout.log("mosquitto"), places.broker)?;
     output.say(Tone::Good, "started", &format!("{:<16} {}", "mosquitto", places.broker));
+    for program in Program::ALL {
+        output.waiting(&format!("waiting for {}", program.name()));
+        processes.wait_until_well(program.name(), site.parameters.place(program).admin)?;
+    }
     Ok(if first || new_password { Some(block_on(realm::operator(site, &admin))?) } else { None })
 }
 
