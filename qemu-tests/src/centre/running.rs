@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use latchkey_centre_site::{Layout, Parameters, Place, Program};
 use latchkey_factory_plus::uuids;
 use latchkey_factory_plus_client::{BaseUrl, Client, Identity, Insecure, Limits, Services, Settings, Trust};
-use latchkey_test_support::{Lines, PATIENCE, Port};
+use latchkey_test_support::{Lines, PATIENCE, Port, until};
 use serde_json::Value;
 
 use crate::build;
@@ -145,7 +145,20 @@ impl Centre {
             password.clone_into(&mut self.password);
             self.write_secret("password", password)?;
         }
+        self.lets_in();
+        eprintln!("{taken:?} until the page was told, {:?} until each service let the operator in", begin.elapsed());
         Ok((report, taken))
+    }
+
+    /// Waits until each service knows what the operator may do: a moment after a start they say that they do not (503).
+    fn lets_in(&self) {
+        let info = Self::entry(uuids::application::INFO, &uuids::service::AUTH.to_string());
+        let asked = [(Program::ConfigDb, info.as_str()), (Program::ClusterManager, "v1/cluster"), (Program::Auth, "v2/whoami")];
+        for (program, path) in asked {
+            until(format_args!("{program:?} to let the operator in"), || {
+                self.ask(self.admin(), "GET", program, path).ok().filter(|answer| answer.status == 200)
+            });
+        }
     }
 
     /// A start that must fail: how it ended, and what it said.
