@@ -103,7 +103,7 @@ impl Keeper {
             let (result, of) = (&outcome.result, outcome.changed.and_then(|id| kept.links.record(id)));
             match (result, of) {
                 (Ok(_), Some(link)) => {
-                    tracing::info!(link = %link.id, cluster = %link.cluster, from, "A script was read")
+                    tracing::info!(link = %link.id, cluster = %link.cluster, from, "A script was read");
                 }
                 (Err(error), Some(link)) => {
                     tracing::warn!(link = %link.id, cluster = %link.cluster, from, %error, "A link was refused");

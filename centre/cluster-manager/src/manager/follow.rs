@@ -37,7 +37,7 @@ impl Manager {
         let mut edges = db.search_entries(application::EDGE_CLUSTER_STATUS, None);
         let mut configurations = db.search_entries(application::EDGE_CLUSTER_CONFIGURATION, None);
         self.all_edges(complete(&mut edges, "edges' statuses").await);
-        self.all_configurations(complete(&mut configurations, "configurations").await);
+        self.all_configurations(&complete(&mut configurations, "configurations").await);
         let following = self.setups(own).or(self.follow_charts(charts));
         let following = following.or(self.follow_configurations(configurations)).or(self.follow_edges(edges));
         following.or(self.follow_statuses(statuses)).or(self.follow_templates()).or(self.follow_names()).await;
@@ -54,7 +54,7 @@ impl Manager {
     }
 
     /// Every cluster hears what is wanted of it: also those that are wanted no more.
-    fn all_configurations(&self, wanted: Children) {
+    fn all_configurations(&self, wanted: &Children) {
         let known: BTreeSet<Uuid> = {
             let mut state = self.state();
             state.configurations = wanted.iter().map(|(cluster, entry)| (*cluster, (**entry).clone())).collect();
@@ -238,7 +238,9 @@ impl Manager {
             pause = NAMES_EVERY;
             let names = self.names(&components);
             let waiting = self.state().fleet.as_mut().map(|fleet| fleet.set_names(names)).unwrap_or_default();
-            waiting.into_iter().for_each(|cluster| self.tell(cluster, Event::Again));
+            for cluster in waiting {
+                self.tell(cluster, Event::Again);
+            }
         }
     }
 }

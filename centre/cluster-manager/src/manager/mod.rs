@@ -180,9 +180,11 @@ impl Manager {
     fn tell_all(&self, event: &Event) {
         let all: Vec<Uuid> = {
             let state = self.state();
-            state.fleet.iter().flat_map(|fleet| fleet.machines()).map(|(cluster, _)| cluster).collect()
+            state.fleet.iter().flat_map(Fleet::machines).map(|(cluster, _)| cluster).collect()
         };
-        all.into_iter().for_each(|cluster| self.tell(cluster, event.clone()));
+        for cluster in all {
+            self.tell(cluster, event.clone());
+        }
     }
 
     /// Carries an order out beside everything else, and tells its machine.

@@ -141,7 +141,7 @@ impl Web {
 
 impl Handler for Web {
     fn terms(&self, method: &Method, path: &str) -> Terms {
-        if *method == Method::GET && (self.0.pages.has(path) || path.starts_with(BOOTSTRAP)) {
+        if *method == Method::GET && (page::has(path) || path.starts_with(BOOTSTRAP)) {
             return Terms::open();
         }
         let terms = Terms::authenticated().time(WITH_GIT);

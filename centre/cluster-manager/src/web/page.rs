@@ -77,11 +77,6 @@ impl Pages {
         Self { etags, policy, own: own.clone(), config_db: config_db.clone(), insecure }
     }
 
-    /// Whether something of the page is at a path, as it came.
-    pub(super) fn has(&self, path: &str) -> bool {
-        path == SITE || find(path).is_some()
-    }
-
     /// What is at a path, if it is something of the page.
     pub(super) fn answer(
         &self,
@@ -96,9 +91,10 @@ impl Pages {
         let Some(number) = find(path) else { return Ok(None) };
         let (file, etag) = (FILES[number], &self.etags[number]);
         let is_same = matches.is_some_and(|list| list.split(',').any(|one| one.trim().as_bytes() == etag.as_bytes()));
-        let response = match is_same {
-            true => Response::empty(StatusCode::NOT_MODIFIED),
-            false => Response::bytes(StatusCode::OK, file.media_type, file.bytes),
+        let response = if is_same {
+            Response::empty(StatusCode::NOT_MODIFIED)
+        } else {
+            Response::bytes(StatusCode::OK, file.media_type, file.bytes)
         };
         Ok(Some(self.marked(response, "no-cache").with(header::ETAG, etag.clone())))
     }
@@ -128,6 +124,11 @@ impl Pages {
         let response = response.with(header::CONTENT_SECURITY_POLICY, self.policy.clone());
         fixed.into_iter().fold(response, |response, (name, value)| response.with(name, HeaderValue::from_static(value)))
     }
+}
+
+/// Whether something of the page is at a path, as it came.
+pub(super) fn has(path: &str) -> bool {
+    path == SITE || find(path).is_some()
 }
 
 fn find(path: &str) -> Option<usize> {
