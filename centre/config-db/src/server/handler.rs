@@ -43,7 +43,8 @@ impl Requests {
         let write = what(&mut request, resource).await?;
         let who = request.caller().known()?;
         let caller = match &write {
-            Write::CreateObject { .. } => self.callers.owner(who).await?,
+            // What they make has an owner.
+            Write::CreateObject { .. } | Write::Load(_) => self.callers.owner(who).await?,
             _ => self.callers.of(who).await?,
         };
         let outcome = self.database.write(caller, write).await;
