@@ -50,10 +50,9 @@ const PASSWORD: &str = "right";
 pub(crate) type Held = (Uuid, Uuid);
 
 pub(crate) struct Rig {
-    pub(crate) database: ConfigDb,
-    pub(crate) keeper: Keeper,
+    keeper: Keeper,
     running: Running,
-    auth: Running,
+    _auth: Running,
     _folder: TempDir,
 }
 
@@ -86,7 +85,17 @@ impl Rig {
             fixed: [(OWN.parse().unwrap(), lines(&[(READ_ACL, WILDCARD), (READ_KERBEROS, WILDCARD)]).into())].into(),
         };
         let keeper = Keeper::open(&folder.path().join("auth"), rules).unwrap();
-        let permissions = [permission::READ_CONFIG, permission::WRITE_CONFIG, permission::CREATE_OBJECT];
+        let permissions = [
+            permission::READ_CONFIG,
+            permission::WRITE_CONFIG,
+            permission::CREATE_OBJECT,
+            permission::CREATE_SPECIFIC_OBJECT,
+            permission::WRITE_MEMBERS,
+            permission::WRITE_MEMBERSHIPS,
+            permission::WRITE_SUBCLASSES,
+            permission::WRITE_SUPERCLASSES,
+            permission::TAKE_FROM,
+        ];
         let classes = vec![(PERMISSION, BTreeSet::from(permissions)), (PRINCIPAL, BTreeSet::from([MANAGER_UUID]))];
         keeper.heard(classes, Vec::new(), true);
         let (pages, reload) = nothing();
@@ -105,7 +114,7 @@ impl Rig {
         let served = server(&loopback(), realm(), verifier, &database, &callers).unwrap();
         let (pages, reload) = nothing();
         let running = served.start(pages, reload).unwrap();
-        let rig = Self { database, keeper, running, auth, _folder: folder };
+        let rig = Self { keeper, running, _auth: auth, _folder: folder };
         rig.grant(&[]);
         for (class, uuid) in [(RANK_1, CLASS), (RANK_1, OTHER), (APPLICATION, APP), (CLASS, X), (CLASS, Y), (CLASS, Z)]
         {
@@ -134,14 +143,6 @@ impl Rig {
         let asked = Ask::read(Method::Post, "/load", dump.to_string().as_bytes()).unwrap();
         let answer = block_on(self.keeper.ask(ROOT.parse().unwrap(), asked));
         assert_eq!(answer.status, 200, "{answer:?}");
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.running.address())
-    }
-
-    pub(crate) fn auth_url(&self) -> String {
-        format!("http://{}", self.auth.address())
     }
 
     /// A request of root with a JSON body.
