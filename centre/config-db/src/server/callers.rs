@@ -16,12 +16,15 @@ const REMEMBERED: Duration = Duration::from_mins(1);
 /// The most principals whose UUIDs are remembered.
 const MOST: usize = 1000;
 
+/// UUIDs of principals, if they have one, and since when that is known.
+type Remembered = BTreeMap<String, (Option<Uuid>, Instant)>;
+
 /// Finds out about callers. Clones are one.
 #[derive(Clone)]
 pub struct Callers {
     access: AccessLists,
     auth: Auth,
-    uuids: Arc<Mutex<BTreeMap<String, (Option<Uuid>, Instant)>>>,
+    uuids: Arc<Mutex<Remembered>>,
 }
 
 impl Callers {
@@ -47,7 +50,7 @@ impl Callers {
     }
 
     async fn uuid(&self, principal: &str) -> Result<Option<Uuid>, Refusal> {
-        let remembered = |known: &BTreeMap<_, _>| {
+        let remembered = |known: &Remembered| {
             known
                 .get(principal)
                 .filter(|(_, since): &&(_, Instant)| since.elapsed() < REMEMBERED)

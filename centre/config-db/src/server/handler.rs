@@ -69,7 +69,8 @@ impl Handler for Requests {
         if request.method() == Method::GET {
             self.read(&request, resource).await
         } else {
-            self.write(request, resource).await
+            // Boxed, so that reads need not carry its size.
+            Box::pin(self.write(request, resource)).await
         }
     }
 }
@@ -134,6 +135,7 @@ fn body(status: StatusCode, json: Option<&Json>) -> Response {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it ends errors of calls")]
 fn refused(refusal: crate::Refusal) -> Refusal {
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Refusal::new(status, refusal.body())

@@ -55,7 +55,9 @@ impl Rig {
             return None;
         }
         let kdc = Kdc::start_or_skip()?;
-        ["sv1setup", "sv1configdb"].iter().for_each(|name| kdc.add(name, PASSWORD));
+        for name in ["sv1setup", "sv1configdb"] {
+            kdc.add(name, PASSWORD);
+        }
         let keytab = kdc.keytab(&["HTTP/localhost"]);
         let folder = tempfile::tempdir().unwrap();
         let mut options = fs::OpenOptions::new();

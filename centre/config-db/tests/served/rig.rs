@@ -179,9 +179,11 @@ impl Rig {
         body: Option<(&str, &str)>,
     ) -> Reply {
         let mut request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
-        let mut add = |name: &str, value: &str| request.push_str(&format!("{name}: {value}\r\n"));
+        let mut add = |name: &str, value: &str| request.extend([name, ": ", value, "\r\n"]);
         add("Authorization", authorization);
-        headers.iter().for_each(|(name, value)| add(name, value));
+        for (name, value) in headers {
+            add(name, value);
+        }
         if let Some((kind, text)) = body {
             add("Content-Type", kind);
             add("Content-Length", &text.len().to_string());
