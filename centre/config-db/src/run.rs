@@ -13,7 +13,7 @@ use latchkey_service_runtime::program::ProgramError;
 
 use crate::ConfigDb;
 use crate::config::Config;
-use crate::engine::Embedded;
+use crate::engine::Engine;
 use crate::server::{Callers, server};
 
 const PROGRAM: Program<Prepared> = Program {
@@ -36,31 +36,37 @@ struct Prepared {
     realm: Realm,
     verifier: Arc<dyn Verifier>,
     client: Client,
+    engine: Box<dyn Engine>,
 }
 
 impl Prepared {
     fn load(path: &Path) -> Result<Self, ProgramError> {
-        let config = Config::load(path)?;
+        let config = Config::load(path).map_err(ProgramError::unusable)?;
         let (realm, verifier) = config.kerberos.verifier().map_err(ProgramError::unusable)?;
         let needs = [(uuids::service::AUTH, "authorisation service")];
         let client = config.centre.client(&needs).map_err(ProgramError::unusable)?;
-        Ok(Self { config, realm, verifier, client })
+        let engine = config.engine().map_err(ProgramError::unusable)?;
+        Ok(Self { config, realm, verifier, client, engine })
     }
 
     fn describe(&self) -> String {
-        let Config { http, data, access, .. } = &self.config;
+        let Config { http, data, postgres, access, .. } = &self.config;
+        let place = match (data, postgres) {
+            (Some(data), _) => data.display().to_string(),
+            (None, Some(postgres)) => postgres.to_string(),
+            (None, None) => String::new(),
+        };
         format!(
-            "- serve on {}, {}\n- keep everything in {}\n- know {} principals without the authorisation service\n",
+            "- serve on {}, {}\n- keep everything in {place}\n- know {} principals without the authorisation service\n",
             http.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
             if http.insecure { "without TLS" } else { "over TLS" },
-            data.display(),
             access.fixed.len() + usize::from(access.root.is_some()),
         )
     }
 
     fn serve(self) -> Result<(), ProgramError> {
-        let Self { config, realm, verifier, client } = self;
-        let database = ConfigDb::start(Embedded::at(config.data)).map_err(ProgramError::running)?;
+        let Self { config, realm, verifier, client, engine } = self;
+        let database = ConfigDb::start(engine).map_err(ProgramError::running)?;
         let callers = Callers::new(AccessLists::new(&config.access, &client), &client);
         let server = server(&config.http, realm, verifier, &database, &callers).map_err(ProgramError::unusable)?;
         server.run(Arc::new(Nothing), Arc::new(Nothing))

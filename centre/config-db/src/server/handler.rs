@@ -13,8 +13,6 @@ use crate::{Answer, ConfigDb, Json, Outcome, Preconditions, Query, Write};
 const LONGEST_DUMP: u64 = 16 << 20;
 /// How long a dump may take to come.
 const DUMP_TIME: Duration = Duration::from_mins(2);
-/// How long a copy may take.
-const BACKUP_TIME: Duration = Duration::from_mins(10);
 
 /// Answers requests.
 #[derive(Debug)]
@@ -38,20 +36,21 @@ impl Requests {
         };
         let Some(read) = resource.read(preconditions(request)?, query) else { return Err(not_allowed()) };
         let caller = self.callers.of(request.caller().known()?).await?;
-        answer(&self.database.read(&caller, &read).map_err(|error| refused(&error))?)
+        answer(&self.database.read(&caller, &read).map_err(refused)?)
     }
 
     async fn write(&self, mut request: Request, resource: Resource) -> server::Answer {
         let write = what(&mut request, resource).await?;
         let who = request.caller().known()?;
         let caller = match &write {
-            Write::CreateObject { .. } => self.callers.owner(who).await?,
+            // What they make has an owner.
+            Write::CreateObject { .. } | Write::Load(_) => self.callers.owner(who).await?,
             _ => self.callers.of(who).await?,
         };
         let outcome = self.database.write(caller, write).await;
         let status = outcome.as_ref().map_or_else(crate::Refusal::status, Outcome::status);
         tracing::debug!(request = request.id(), method = %request.method(), path = request.path(), status, "Write");
-        written(&outcome.map_err(|error| refused(&error))?)
+        written(&outcome.map_err(refused)?)
     }
 }
 
@@ -60,36 +59,20 @@ impl Handler for Requests {
         if method == Method::POST && path == "/load" {
             return Terms::authenticated().body_limit(LONGEST_DUMP).time(DUMP_TIME);
         }
-        if is_backup(method, path) {
-            return Terms::authenticated().body_limit(0).time(BACKUP_TIME);
-        }
         Terms::authenticated()
     }
 
     async fn handle(&self, request: Request) -> server::Answer {
-        if is_backup(request.method(), request.path()) {
-            let caller = self.callers.of(request.caller().known()?).await?;
-            if !caller.is_root() {
-                return Err(Refusal::forbidden("Only the root principal has everything copied"));
-            }
-            self.database.copy_beside().await.map_err(|error| Refusal::unavailable(error.to_string()))?;
-            tracing::info!(request = request.id(), "Copied the database");
-            return Ok(Response::empty(StatusCode::NO_CONTENT));
-        }
         let resource = Resource::parse(request.path()).map_err(|error| {
             Refusal::new(StatusCode::from_u16(error.status()).unwrap_or(StatusCode::NOT_FOUND), error.to_string())
         })?;
         if request.method() == Method::GET {
             self.read(&request, resource).await
         } else {
-            self.write(request, resource).await
+            // Boxed, so that reads need not carry its size.
+            Box::pin(self.write(request, resource)).await
         }
     }
-}
-
-/// `POST /backup`, for the root principal: leaves a copy of this moment beside the file. The request names no path.
-fn is_backup(method: &Method, path: &str) -> bool {
-    method == Method::POST && path == "/backup"
 }
 
 /// What a request would write.
@@ -152,7 +135,8 @@ fn body(status: StatusCode, json: Option<&Json>) -> Response {
     }
 }
 
-fn refused(refusal: &crate::Refusal) -> Refusal {
+#[expect(clippy::needless_pass_by_value, reason = "it ends errors of calls")]
+fn refused(refusal: crate::Refusal) -> Refusal {
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Refusal::new(status, refusal.body())
 }

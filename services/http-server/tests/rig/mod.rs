@@ -10,7 +10,7 @@ use latchkey_http_server::http::{HeaderValue, Method, StatusCode};
 use latchkey_http_server::testing::FakeVerifier;
 use latchkey_http_server::{
     About, Answer, Authenticated, Feed, FeedRefusal, Handler, HttpConfig, HttpServer, Nothing, Realm, Refusal, Request,
-    Response, Running, Software, Subscribing, Told, Tokens, Updates,
+    Response, Running, Software, Subscribing, Tokens, Told, Updates,
 };
 use latchkey_test_support::PATIENCE;
 use serde_json::{Value, json};
@@ -148,7 +148,9 @@ impl Feed for SampleFeed {
                 }
                 "v2/pending" => Ok(Box::pin(smol::stream::pending()) as Updates),
                 "v2/panic" => panic!("as asked"),
-                "v2/flood" => Ok(Box::pin(smol::stream::repeat(update(200, json!("x".repeat(10_000))).into())) as Updates),
+                "v2/flood" => {
+                    Ok(Box::pin(smol::stream::repeat(update(200, json!("x".repeat(10_000))).into())) as Updates)
+                }
                 _ => Err(FeedRefusal::NotWatchable),
             }
         })

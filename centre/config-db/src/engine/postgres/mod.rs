@@ -9,6 +9,8 @@ mod socket;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use latchkey_group_commit::Change;
 use smol::Timer;
 use smol::future::FutureExt;
 use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
 use self::connection::{Connection, NONE, Newest, Wake};
 use super::{Copying, EachRow, Engine, EngineError, ForeignRow};
@@ -48,8 +51,39 @@ impl Postgres {
     /// A database by its connection string, such as `host=/run/postgresql user=latchkey dbname=latchkey`. Its tables are made
     /// when there are none.
     pub fn at(connection_string: &str) -> Result<Self, EngineError> {
-        let config =
-            connection_string.parse().map_err(|error: tokio_postgres::Error| EngineError(error.to_string()))?;
+        let config: Config = connection_string.parse().map_err(|error: tokio_postgres::Error| {
+            // Its text has no part of the string, which may hold a password.
+            EngineError(format!("this is no connection string: {error}"))
+        })?;
+        Self::of(config)
+    }
+
+    /// A database by the Unix socket of its server.
+    pub fn on_socket(directory: &Path, port: u16, user: &str, database: &str) -> Result<Self, EngineError> {
+        if !directory.is_absolute() {
+            return Err(EngineError(format!("the socket's directory {} is no absolute path", directory.display())));
+        }
+        let mut config = Config::new();
+        config.host_path(directory).port(port).user(user).dbname(database);
+        Self::of(config)
+    }
+
+    /// Nothing but a socket and loopback: passwords and entries would be readable on the way.
+    fn of(config: Config) -> Result<Self, EngineError> {
+        let is_local = |host: &Host| match host {
+            Host::Unix(_) => true,
+            Host::Tcp(name) => name.parse().map_or(name == "localhost", |address: IpAddr| address.is_loopback()),
+        };
+        match config.get_hosts() {
+            [] => return Err(EngineError("the connection string names no host; host=/run/postgresql is one".into())),
+            hosts if !hosts.iter().all(is_local) => {
+                return Err(EngineError(
+                    "the connection is not encrypted: its host must be a socket's directory or a loopback address"
+                        .into(),
+                ));
+            }
+            _ => {}
+        }
         Ok(Self { config, connection: None, revision: 0, wake: Arc::default(), newest: Newest::default() })
     }
 
