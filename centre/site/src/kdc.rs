@@ -97,6 +97,8 @@ mod tests {
         // §11.17: the original's rule let a cluster of this name change every administrator's password.
         assert!(!may("op1krbkeys/admin", "latchkey/admin") && !may("op1krbkeys/admin", "admin"));
         assert!(!may("op1krbkeys/R.EXAMPLE", "krbtgt/R.EXAMPLE"));
-        assert!(may("sv1clustermanager", "op1flux/Nord") && !may("sv1clusters", "admin") && !may("sv1clusters", "sv1auth"));
+        assert!(
+            may("sv1clustermanager", "op1flux/Nord") && !may("sv1clusters", "admin") && !may("sv1clusters", "sv1auth")
+        );
     }
 }

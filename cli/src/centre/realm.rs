@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use latchkey_centre_site::{Program, kdc, services};
+use latchkey_centre_site::{Layout, Program, kdc, services};
 use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied, Upn};
 use zeroize::Zeroizing;
 
@@ -19,8 +19,8 @@ use crate::files::{self, Readers};
 const DEADLINE: Duration = Duration::from_secs(15);
 
 /// What MIT's programs need to know, in their environment.
-pub(super) fn environment(site: &Site) -> [(&'static str, PathBuf); 2] {
-    [("KRB5_CONFIG", site.layout.krb5_conf()), ("KRB5_KDC_PROFILE", site.layout.kdc_conf())]
+pub(super) fn environment(layout: &Layout) -> [(&'static str, PathBuf); 2] {
+    [("KRB5_CONFIG", layout.krb5_conf()), ("KRB5_KDC_PROFILE", layout.kdc_conf())]
 }
 
 /// Makes the database and the keys of its administrator, where they are not there.
@@ -30,12 +30,12 @@ pub(super) fn make(site: &Site, programs: &Programs) -> Result<(), CommandError>
         // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
         let password = new_password()?;
         let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
-        run(site, programs, "kdb5_util", &["create", "-s", "-r", realm], &typed)?;
+        run(&site.layout, programs, "kdb5_util", &["create", "-s", "-r", realm], &typed)?;
     }
     if !site.layout.admin_keytab().exists() {
         let administrator = kdc::ADMINISTRATOR;
         let keytab = site.layout.admin_keytab();
-        let ask = |query: &str| run(site, programs, "kadmin.local", &["-r", realm, "-q", query], "");
+        let ask = |query: &str| run(&site.layout, programs, "kadmin.local", &["-r", realm, "-q", query], "");
         // There already, where a run was ended here: then the keys are all that is missing.
         ask(&format!("addprinc -randkey {administrator}"))?;
         ask(&format!("ktadd -k {} {administrator}", keytab.display()))?;
@@ -96,8 +96,8 @@ fn denied(denied: Denied) -> CommandError {
 }
 
 /// Runs one of MIT's programs with what it would ask for.
-fn run(
-    site: &Site,
+pub(super) fn run(
+    layout: &Layout,
     programs: &Programs,
     name: &'static str,
     arguments: &[&str],
@@ -105,7 +105,12 @@ fn run(
 ) -> Result<(), CommandError> {
     let program = programs.stock(name).ok_or_else(|| failed(name, "it is not installed"))?;
     let mut command = Command::new(program);
-    command.args(arguments).envs(environment(site)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(arguments)
+        .envs(environment(layout))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| failed(name, &error.to_string()))?;
     if let Some(mut input) = child.stdin.take() {
         // A program that ended without reading says why below.
