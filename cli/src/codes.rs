@@ -138,6 +138,14 @@ reason_codes! {
         LockLost = "charts-lock-lost": "see that the API server is reached, and run the command again: it goes on where it stopped";
         /// A program that a centre is made of is not installed.
         ProgramMissing = "program-missing": "install what is named";
+        /// There is no centre in the directory.
+        CentreMissing = "centre-missing": "name the directory that `latchkey centre up` made";
+        /// A centre is to be restored to where something is.
+        DirectoryNotEmpty = "directory-not-empty": "name a directory that is empty, or not there";
+        /// A centre's backup is not what its manifest says, or has no place in a centre.
+        CentreBackupDamaged = "centre-backup-damaged": "use another backup, or another copy of it";
+        /// git could not read or write a repository of the centre.
+        RepositoryUnusable = "repository-unusable": "see what git said, and run the command again";
         /// A program of the centre has ended, or did not begin.
         ProgramEnded = "program-ended": "look into its log, and run the command again: it goes on where it stopped";
         /// Something else listens where a program of the centre must.

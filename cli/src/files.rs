@@ -172,7 +172,7 @@ fn create_new(path: &Path, readers: Readers) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(readers.mode()).open(path)
 }
 
-fn sync_directory_of(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory_of(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
 }

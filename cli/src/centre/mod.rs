@@ -2,13 +2,20 @@
 //!
 //! In the order of a run: [`site`] reads or makes the directory; [`certificates`] and [`realm`] what is made once; [`processes`]
 //! start and end; [`setup`] loads what a new centre has.
+//!
+//! [`backup`] and [`units`] work on a directory that is there: [`existing`].
 
+mod backup;
 mod certificates;
+mod existing;
 mod processes;
 mod programs;
 mod realm;
 mod setup;
 mod site;
+mod units;
 mod up;
 
+pub(crate) use backup::{backup, restore};
+pub(crate) use units::units;
 pub(crate) use up::up;

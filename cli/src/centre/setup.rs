@@ -1,7 +1,7 @@
 //! What a new centre has: loaded once, and again when another version of this command brings something else.
 
 use latchkey_centre_setup::{Local, Setup, Urls};
-use latchkey_centre_site::{Program, kdc, services};
+use latchkey_centre_site::{Layout, Parameters, Program, kdc, services};
 use latchkey_factory_plus::uuids;
 use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub(super) async fn load(site: &Site, output: &Output) -> Result<(), CommandErro
         return Ok(());
     }
     output.waiting("loading classes, roles, grants and templates");
-    let client = root(site)?;
+    let client = root(&site.parameters, &site.layout, Limits::default())?;
     let service = client.service(uuids::service::CONFIG_DB);
     service.post_only("load", &setup.config_db).await.map_err(|error| failed(&error))?;
     let service = client.service(uuids::service::AUTH);
@@ -76,23 +76,20 @@ fn local(site: &Site) -> Result<Local, CommandError> {
     Ok(local)
 }
 
-/// A client that may do everything: it is there for this alone.
-fn root(site: &Site) -> Result<Client, CommandError> {
+/// A client that may do everything, for set-up and backup alone.
+pub(super) fn root(parameters: &Parameters, layout: &Layout, limits: Limits) -> Result<Client, CommandError> {
     let unusable = |what: String| CommandError::local(CommandCode::SecretUnusable, what);
-    let principal = site.parameters.principal(services::ROOT);
-    let identity = Identity::from_file(&principal, &site.layout.password(services::ROOT));
-    let trust = if site.parameters.insecure {
+    let principal = parameters.principal(services::ROOT);
+    let identity = Identity::from_file(&principal, &layout.password(services::ROOT));
+    let trust = if parameters.insecure {
         Trust::none().allowing(Insecure)
     } else {
-        Trust::roots(&site.layout.authority()).map_err(|error| unusable(error.to_string()))?
+        Trust::roots(&layout.authority()).map_err(|error| unusable(error.to_string()))?
     };
-    let place = |program| site.parameters.place(program).url.clone();
-    let services = Services::fixed([
-        (uuids::service::CONFIG_DB, place(Program::ConfigDb)),
-        (uuids::service::AUTH, place(Program::Auth)),
-    ]);
+    let place = |program: Program| (program.service(), parameters.place(program).url.clone());
+    let services = Services::fixed(Program::ALL.map(place));
     let identity = identity.map_err(|error| unusable(error.to_string()))?;
-    Ok(Client::new(Settings { identity, trust, services, limits: Limits::default() }))
+    Ok(Client::new(Settings { identity, trust, services, limits }))
 }
 
 fn digest(setup: &Setup) -> Result<String, CommandError> {

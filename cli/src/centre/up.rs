@@ -67,7 +67,7 @@ fn start(
         output.waiting(&format!("starting {name}"));
         let program = Programs::stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name))?;
         let mut command = Command::new(program);
-        command.args(arguments).envs(realm::environment(site));
+        command.args(arguments).envs(realm::environment(&site.layout));
         processes.start(name, command, &site.layout.log(name), address)
     };
     stock("krb5kdc", &["-n", "-r", realm], places.kdc)?;

@@ -26,6 +26,41 @@ pub(super) const UP: Command = Command {
     run: centre::up,
 };
 
+const EXISTING: Operand = Operand { name: "DIR", required: true, text: "the directory that `latchkey centre up` made" };
+
+pub(super) const UNITS: Command = Command {
+    path: &["centre", "units"],
+    operands: &[EXISTING],
+    flags: &[required("to", "DIRECTORY", "where the files go: made if it is not there; files of before are replaced")],
+    summary: "writes hardened systemd units for a centre",
+    about: "One unit for each program, a target for all, users (sysusers.d), owners of files\n(tmpfiles.d), and the services' configurations with their secrets as credentials. They\nrun what `latchkey centre up` made in DIR, which must not be in a home directory, and\nthe programs beside this one. The target's head says how all of it is installed.",
+    examples: &["latchkey centre units /var/lib/latchkey-centre --to /etc/latchkey-centre"],
+    run: centre::units,
+};
+
+pub(super) const BACKUP: Command = Command {
+    path: &["centre", "backup"],
+    operands: &[EXISTING],
+    flags: &[required("to", "FILE", "the backup: a new file, mode 0600")],
+    summary: "backs up a centre while it runs",
+    about: "Configuration database, authorisation service, directory, KDC and repositories, in this\norder, each as it is at one moment: all that the first one knows as made is in those\nafter it. With the centre's passwords, keys and authority, so whoever reads FILE can be\nanybody in this centre: encrypt it before it leaves the machine. Bootstrap commands are\nnot in it.",
+    examples: &["latchkey centre backup ./centre --to ./centre.backup"],
+    run: centre::backup,
+};
+
+pub(super) const RESTORE: Command = Command {
+    path: &["centre", "restore"],
+    operands: &[
+        Operand { name: "FILE", required: true, text: "the backup that `latchkey centre backup` wrote" },
+        Operand { name: "DIR", required: true, text: "the centre's new directory: empty, or not there" },
+    ],
+    flags: &[],
+    summary: "restores a centre from a backup",
+    about: "FILE is verified as a whole before anything is written, and DIR is there once all is\nrestored. `latchkey centre up DIR` runs it then; where it listens stands in\nDIR/centre.json. Tokens and bootstrap commands of before are void. Printed are the\naccounts of edges with the number of their keys: an edge that has a key of a higher\nnumber got it after the backup, and needs a new one. The backup says itself what must be\nin it: take none from strangers.",
+    examples: &["latchkey centre restore ./centre.backup ./centre"],
+    run: centre::restore,
+};
+
 const NAME: Operand = Operand { name: "NAME", required: true, text: "the cluster's name, or its UUID" };
 const CENTRE: Flag =
     required("centre", "FILE", "where the centre is: the operator.json that `latchkey centre up` wrote");
