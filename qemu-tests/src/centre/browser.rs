@@ -1,13 +1,13 @@
 //! A real Chromium, driven by its own chromedriver (W3C WebDriver).
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use latchkey_test_support::{PATIENCE, Port, Process, spawn, until};
+use latchkey_test_support::{Lines, PATIENCE, Process, spawn, until};
 use serde_json::{Value, json};
 
 use crate::doctor::need;
@@ -25,7 +25,6 @@ pub struct Browser {
     session: String,
     driver: Driver,
     _process: Process,
-    _port: Port,
     run: Run,
 }
 
@@ -53,14 +52,18 @@ impl Browser {
     /// A new one, without a profile of before. It takes the certificates of the centre, whose authority it does not know.
     pub fn start(run: &Run) -> Result<Self, HarnessError> {
         let (chromium, chromedriver) = (need("chromium")?, need("chromedriver")?);
-        let port = Port::reserve();
         let mut command = Command::new(chromedriver);
         let log = run.file("chromedriver.log");
-        command.arg(format!("--port={}", port.number())).arg(format!("--log-path={}", log.display()));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = spawn(command).and_then(Process::watch).map_err(io_error("start", "chromedriver".as_ref()))?;
-        let driver = Driver(port.address());
-        until("chromedriver", || driver.ask("GET", "/status", None).ok());
+        // It takes no port that somebody holds, but says which one it took.
+        command.arg("--port=0").arg(format!("--log-path={}", log.display()));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = spawn(command).map_err(io_error("start", "chromedriver".as_ref()))?;
+        let (out, mut said) = (child.stdout.take().map(Lines::of), Vec::new());
+        let process = Process::watch(child).map_err(io_error("watch", "chromedriver".as_ref()))?;
+        let line = out.and_then(|out| out.find("chromedriver's port", &mut said, |line| line.contains(" on port ")));
+        let port = line.as_deref().and_then(|line| line.rsplit_once(" on port ")?.1.trim_end_matches('.').parse().ok());
+        let port = port.ok_or_else(|| HarnessError::Unusable(format!("chromedriver: {}", said.join("\n"))))?;
+        let driver = Driver((Ipv4Addr::LOCALHOST, port).into());
         let profile = run.subdirectory("browser")?;
         let arguments = [
             "--headless=new".to_owned(),
@@ -78,7 +81,7 @@ impl Browser {
         } } });
         let made = driver.ask("POST", "/session", Some(&wanted))?;
         let session = made["sessionId"].as_str().unwrap_or_default().to_owned();
-        Ok(Self { session, driver, _process: process, _port: port, run: run.clone() })
+        Ok(Self { session, driver, _process: process, run: run.clone() })
     }
 
     fn command(&self, method: &str, path: &str, body: &Value) -> Result<Value, HarnessError> {
