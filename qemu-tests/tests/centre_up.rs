@@ -137,15 +137,19 @@ fn callers_are_let_in_by_password_ticket_and_token_and_nobody_else_is() {
 
     // A KDC that hangs: nobody is called a liar for it.
     let kdc = centre.child("krb5kdc").unwrap();
+    let other = ("other", "a-password");
+    centre.set_password(other.0, other.1).unwrap();
     signal(kdc, Signal::STOP);
-    let down = centre.ask(centre.admin(), "POST", Program::ConfigDb, "token");
+    let down = centre.ask(other, "POST", Program::ConfigDb, "token");
+    let known = centre.ask(centre.admin(), "POST", Program::ConfigDb, "token");
     let ticket = centre.url(Program::ConfigDb, "token");
     let ticket = centre.curl(&["--negotiate", "--user", ":", "--request", "POST", &ticket]);
     signal(kdc, Signal::CONT);
     assert_eq!(down.unwrap().status, 503);
+    assert_eq!(known.unwrap().status, 200, "he was verified a moment ago");
     assert_eq!(ticket.unwrap().status, 200, "a ticket needs no KDC");
     until("the KDC's return", || {
-        let token = centre.ask(centre.admin(), "POST", Program::ConfigDb, "token").unwrap();
+        let token = centre.ask(other, "POST", Program::ConfigDb, "token").unwrap();
         (token.status == 200).then_some(())
     });
 }

@@ -25,13 +25,15 @@ impl Centre {
         Ok(String::from_utf8_lossy(&[done.out, done.err].concat()).into_owned())
     }
 
-    /// Gives a principal a password that this test knows.
+    /// Gives a principal a password that this test knows. Until an edge is bootstrapped the KDC has no principal of it: then it is made.
     pub fn set_password(&self, name: &str, password: &str) -> Result<(), HarnessError> {
-        let said = self.kadmin_local(&format!("cpw -pw {password} {name}"))?;
-        if said.contains("changed") {
+        let there = self.enabled(name)?.is_some();
+        let what = if there { "cpw" } else { "addprinc" };
+        let said = self.kadmin_local(&format!("{what} -pw {password} {name}"))?;
+        if said.contains(if there { "changed" } else { "created" }) {
             return Ok(());
         }
-        Err(HarnessError::Command { command: format!("cpw {name}"), output: said })
+        Err(HarnessError::Command { command: format!("{what} {name}"), output: said })
     }
 
     /// A query of anybody, by the network: how it ended, and what it printed.

@@ -33,6 +33,8 @@ pub struct Centre {
     pub run: Run,
     programs: PathBuf,
     up: Option<Process>,
+    out: Option<Lines>,
+    last: Vec<String>,
     _ports: Vec<Port>,
 }
 
@@ -85,7 +87,7 @@ impl Centre {
         let layout = Layout::new(run.subdirectory("centre")?);
         let text = serde_json::to_string_pretty(&parameters).map_err(|error| HarnessError::Unusable(error.to_string()))?;
         fs::write(layout.parameters(), text).map_err(io_error("write", &layout.parameters()))?;
-        Ok(Self { parameters, layout, password: String::new(), run, programs, up: None, _ports: ports })
+        Ok(Self { parameters, layout, password: String::new(), run, programs, up: None, out: None, last: Vec::new(), _ports: ports })
     }
 
     /// Takes the programs of another directory.
@@ -130,7 +132,7 @@ impl Centre {
         let out = child.stdout.take().map(Lines::of);
         let up = Process::watch(child).map_err(io_error("watch", &self.programs))?;
         let mut said = Vec::new();
-        if let Some(lines) = out {
+        if let Some(lines) = &out {
             // A document over some lines; the last one closes it.
             lines.find("the report of `latchkey centre up`", &mut said, |line| line == "}" || line.ends_with("}}"));
         }
@@ -140,7 +142,7 @@ impl Centre {
             return Err(HarnessError::Ended { name: "latchkey centre up".into(), event: "its report".into(), tail });
         };
         let taken = begin.elapsed();
-        self.up = Some(up);
+        (self.up, self.out) = (Some(up), out);
         if let Some(password) = report["password"].as_str() {
             password.clone_into(&mut self.password);
             self.write_secret("password", password)?;
@@ -183,6 +185,9 @@ impl Centre {
     /// Waits until it ends by itself.
     pub fn ended(&mut self) -> Result<ExitStatus, HarnessError> {
         let status = self.up.take().and_then(|up| up.wait(PATIENCE));
+        if let Some(lines) = self.out.take().filter(|_| status.is_some()) {
+            lines.rest("the last words of `latchkey centre up`", &mut self.last);
+        }
         status.ok_or_else(|| HarnessError::Deadline {
             name: "latchkey centre up".into(),
             event: "end".into(),
@@ -191,9 +196,9 @@ impl Centre {
         })
     }
 
-    /// What `latchkey centre up` printed for people.
+    /// What `latchkey centre up` said besides its report.
     pub fn said(&self) -> String {
-        fs::read_to_string(self.run.file("up.log")).unwrap_or_default()
+        fs::read_to_string(self.run.file("up.log")).unwrap_or_default() + &self.last.join("\n")
     }
 
     /// Its processes.

@@ -1,0 +1,306 @@
+//! The centre's page in a real Chromium.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use latchkey_centre_site::Program;
+use latchkey_qemu_tests::build;
+use latchkey_qemu_tests::centre::Centre;
+use latchkey_qemu_tests::centre::browser::{Browser, key};
+use latchkey_test_support::{output_within, skip};
+use serde_json::{Value, json};
+
+/// It loads one package from the registry, or from npm's cache.
+const INSTALLING: Duration = Duration::from_mins(5);
+
+/// The page of a centre, before anybody has signed in.
+struct Page {
+    browser: Browser,
+    axe: Option<String>,
+    centre: Centre,
+}
+
+impl Page {
+    fn open(name: &str, insecure: bool) -> Self {
+        let mut centre = Centre::prepared(name, insecure).unwrap();
+        centre.start().unwrap();
+        let axe = axe(&centre.run.subdirectory("npm").unwrap()).map(|path| fs::read_to_string(path).unwrap());
+        let browser = Browser::start(&centre.run).unwrap();
+        browser.open(&centre.url(Program::ClusterManager, "")).unwrap();
+        browser.shows("Sign in");
+        Self { browser, axe, centre }
+    }
+
+    fn sign_in(&self) {
+        self.browser.find("//input[@type='text']").enter("admin").unwrap();
+        self.browser.find("//input[@type='password']").enter(&self.centre.password).unwrap();
+        self.button("Sign in").click().unwrap();
+        self.browser.find("//a[.='New cluster']");
+    }
+
+    fn button(&self, text: &str) -> latchkey_qemu_tests::centre::browser::Element<'_> {
+        self.browser.find(&format!("//button[.='{text}']"))
+    }
+
+    fn go(&self, place: &str) {
+        self.browser.run("location.hash = arguments[0]", &[json!(place)]).unwrap();
+    }
+
+    /// Makes a cluster on the page, and waits until it is ready; its UUID.
+    fn new_cluster(&self, name: &str) -> String {
+        self.go("#/new");
+        self.browser.find("//label[.='Name']/following-sibling::input").enter(name).unwrap();
+        self.button("Create").click().unwrap();
+        self.browser.shows("Ready to be bootstrapped");
+        let hash = self.browser.run("return location.hash", &[]).unwrap();
+        hash.as_str().unwrap().rsplit_once('/').unwrap().1.to_owned()
+    }
+
+    /// What a view must be, whatever it shows: without violations, without complaints, and no wider than its window.
+    fn fit(&self, view: &str) {
+        if let Some(axe) = &self.axe {
+            self.browser.run(&format!("{axe}; window.axe = axe;"), &[]).unwrap();
+            let found = self.browser.run_async(
+                "const done = arguments[0]; window.axe.run().then(found => done(found.violations.map(violation => \
+                 violation.id + ': ' + violation.nodes.map(node => node.html.slice(0, 200)).join(' | '))), \
+                 error => done([String(error)]))",
+            );
+            assert_eq!(found.unwrap(), json!([]), "{view}");
+        }
+        assert_eq!(self.browser.complaints().unwrap(), Vec::<String>::new(), "{view}");
+        let wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
+        assert_eq!(self.browser.run(wide, &[]).unwrap(), 0, "{view} scrolls sideways");
+        if std::env::var_os("LATCHKEY_PICTURES").is_some() {
+            self.browser.picture(&view.replace(' ', "-")).unwrap();
+        }
+    }
+}
+
+/// axe-core as its authors publish it.
+fn axe(directory: &Path) -> Option<PathBuf> {
+    let from = build::workspace().join("qemu-tests/npm");
+    for file in ["package.json", "package-lock.json"] {
+        fs::copy(from.join(file), directory.join(file)).unwrap();
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]).current_dir(directory);
+    match output_within(INSTALLING, &mut npm) {
+        Err(error) => skip(format_args!("npm cannot be run ({error}); install node and npm")),
+        Ok(done) if !done.status.success() => {
+            skip(format_args!("npm ci failed: {}", String::from_utf8_lossy(&done.stderr)));
+        }
+        Ok(_) => return Some(directory.join("node_modules/axe-core/axe.min.js")),
+    }
+    None
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    now.as_millis().try_into().unwrap()
+}
+
+fn hosts(heartbeat: u64) -> Value {
+    json!({ "heartbeat": heartbeat, "hosts": [
+        { "hostname": "edge-1", "control_plane": true, "k8s_version": "v1.34.4", "arch": "amd64", "ready": true,
+          "os_version": "<img src=x onerror=\"document.title='run'\">" },
+        { "hostname": "edge-2", "control_plane": false, "k8s_version": "v1.34.4", "arch": "arm64", "ready": false,
+          "specialised": "plc" },
+    ] })
+}
+
+#[test]
+fn an_operator_makes_bootstraps_and_deletes_a_cluster_on_the_page() {
+    let page = Page::open("centre-page", false);
+    let (browser, centre) = (&page.browser, &page.centre);
+    page.fit("sign in");
+    the_page_is_closed_to_others(centre);
+
+    browser.find("//input[@type='text']").enter("admin").unwrap();
+    browser.find("//input[@type='password']").enter("wrong").unwrap();
+    page.button("Sign in").click().unwrap();
+    browser.shows("The user or the password is wrong.");
+    // The browser itself notes each answer of 401.
+    assert!(browser.complaints().unwrap().iter().all(|line| line.contains("401")));
+    browser.open(&centre.url(Program::ClusterManager, "")).unwrap();
+    page.sign_in();
+    browser.shows("There is no cluster yet.");
+    page.fit("empty list");
+
+    names_are_checked_while_they_are_typed(&page);
+    let uuid = page.new_cluster("Building_1");
+    page.fit("ready");
+    assert_eq!(centre.reported(&["show", "Building_1"]).unwrap()["uuid"], uuid);
+    page.go("#/new");
+    browser.find("//label[.='Name']/following-sibling::input").enter("building_1").unwrap();
+    browser.shows("There is a cluster Building_1 already.");
+    page.go(&format!("#/cluster/{uuid}"));
+    the_command_is_shown_copied_and_revoked(&page);
+    the_hosts_are_listed(&page, &uuid);
+    it_is_deleted_by_its_name(&page, &uuid);
+}
+
+fn the_page_is_closed_to_others(centre: &Centre) {
+    let head = centre.curl(&["--head", &centre.url(Program::ClusterManager, "")]).unwrap();
+    let head = head.body.to_lowercase();
+    for header in ["default-src 'none'", "frame-ancestors 'none'", "x-content-type-options: nosniff"] {
+        assert!(head.contains(header), "{header} is missing in {head}");
+    }
+    assert!(!head.contains("unsafe-inline") && !head.contains("unsafe-eval"), "{head}");
+}
+
+fn names_are_checked_while_they_are_typed(page: &Page) {
+    let browser = &page.browser;
+    browser.find("//a[.='New cluster']").click().unwrap();
+    let name = browser.find("//label[.='Name']/following-sibling::input");
+    for (typed, said) in [
+        ("1st", "A name begins with a letter"),
+        ("a b", "A name has letters, digits and underscores"),
+        ("<img/src=x>", "A name begins with a letter"),
+        ("admin", "Choose another"),
+    ] {
+        name.replace(typed).unwrap();
+        browser.shows(said);
+    }
+    page.fit("bad name");
+    name.replace("Building_1").unwrap();
+    browser.shows("Its Sparkplug group will be ACME-Building_1.");
+    page.fit("good name");
+}
+
+fn the_command_is_shown_copied_and_revoked(page: &Page) {
+    let browser = &page.browser;
+    browser.permission("clipboard-write", "granted").unwrap();
+    browser.permission("clipboard-read", "granted").unwrap();
+    page.button("Make the command").click().unwrap();
+    let command = browser.find("//pre[@aria-labelledby='plain']").text().unwrap();
+    let command = command.as_str();
+    page.button("Copy").click().unwrap();
+    browser.shows("Copied");
+    let copied = browser.run_async("const done = arguments[0]; navigator.clipboard.readText().then(done, error => done(String(error)))");
+    assert_eq!(copied.unwrap(), json!(command));
+    let url = command.split_whitespace().find(|word| word.contains("/v1/bootstrap/")).unwrap().trim_matches(['\'', '"']);
+    assert_eq!(page.centre.curl(&[url]).unwrap().status, 200, "{command}");
+    page.fit("command");
+
+    browser.permission("clipboard-write", "denied").unwrap();
+    browser.find("//pre[@aria-labelledby='checked']/following-sibling::button").click().unwrap();
+    browser.shows("Selected: press Ctrl+C");
+    let (checked, selected) = (browser.find("//pre[@aria-labelledby='checked']").text(), browser.run("return String(getSelection())", &[]));
+    assert_eq!(selected.unwrap().as_str().unwrap().trim(), checked.unwrap());
+
+    page.button("Revoke").click().unwrap();
+    browser.shows("revoked");
+    assert_eq!(page.centre.curl(&[url]).unwrap().status, 410);
+    page.fit("revoked");
+}
+
+fn the_hosts_are_listed(page: &Page, uuid: &str) {
+    let (browser, centre) = (&page.browser, &page.centre);
+    assert!(centre.report(centre.admin(), uuid, &hosts(now())).unwrap() < 300);
+    browser.shows("1 of 2 hosts ready");
+    for text in ["Online", "Offline", "plc", "<img src=x onerror"] {
+        browser.shows(text);
+    }
+    assert_eq!(browser.run("return document.querySelectorAll('main img').length", &[]).unwrap(), 0);
+    assert_ne!(browser.run("return document.title", &[]).unwrap(), "run");
+    page.fit("hosts");
+    assert!(centre.report(centre.admin(), uuid, &hosts(now() - 600_000)).unwrap() < 300);
+    browser.shows("Stale");
+    page.fit("stale");
+
+    // 400 % of a window of 1280 by 1024.
+    browser.size(320, 256).unwrap();
+    page.fit("narrow cluster");
+    for place in ["#/", "#/new"] {
+        page.go(place);
+        browser.find("//h1");
+        page.fit(&format!("narrow {}", place.trim_matches(['#', '/'])));
+    }
+    browser.devtools("Emulation.clearDeviceMetricsOverride", &json!({})).unwrap();
+    let media = |name: &str, value: &str| json!({ "features": [{ "name": name, "value": value }] });
+    browser.devtools("Emulation.setEmulatedMedia", &media("prefers-color-scheme", "dark")).unwrap();
+    for place in ["#/", "#/new", &format!("#/cluster/{uuid}")] {
+        page.go(place);
+        browser.find("//h1");
+        page.fit(&format!("dark {}", place.trim_matches(['#', '/']).split('/').next().unwrap()));
+    }
+    let ground = browser.run("return getComputedStyle(document.documentElement).backgroundColor", &[]).unwrap();
+    assert_ne!(ground, "rgb(255, 255, 255)");
+    browser.devtools("Emulation.setEmulatedMedia", &media("prefers-reduced-motion", "reduce")).unwrap();
+    let moving = "const moving = document.createElement('p'); moving.className = 'moving'; document.body.append(moving); \
+                  const name = getComputedStyle(moving, '::before').animationName; moving.remove(); return name";
+    assert_eq!(browser.run(moving, &[]).unwrap(), "none");
+    browser.devtools("Emulation.setEmulatedMedia", &json!({ "features": [] })).unwrap();
+    assert_ne!(browser.run(moving, &[]).unwrap(), "none", "where nobody asked for less");
+}
+
+fn it_is_deleted_by_its_name(page: &Page, uuid: &str) {
+    let (browser, centre) = (&page.browser, &page.centre);
+    browser.find("//summary[.='Delete the cluster']").click().unwrap();
+    browser.find("//details//button[.='Delete']").click().unwrap();
+    page.fit("asked for the name");
+    let word = browser.find("//dialog//input");
+    word.enter("Building_2").unwrap();
+    browser.find("//dialog//button[.='Delete']").click().unwrap();
+    browser.shows("That is not Building_1.");
+    browser.press(key::ESCAPE).unwrap();
+    browser.wait("closed dialog", || (browser.run("return document.querySelector('dialog')", &[]).ok()? == Value::Null).then_some(()));
+    assert_eq!(centre.clusters().unwrap()[uuid]["phase"], "ready");
+    browser.find("//details//button[.='Delete']").click().unwrap();
+    browser.find("//dialog//input").enter("Building_1").unwrap();
+    browser.find("//dialog//button[.='Delete']").click().unwrap();
+    browser.shows("Deleted; its accounts are disabled");
+    page.fit("deleted");
+    browser.find("//details//button[.='Decommission']").click().unwrap();
+    browser.find("//dialog//input").enter("Building_1").unwrap();
+    browser.find("//dialog//button[.='Decommission']").click().unwrap();
+    browser.shows("There is no such cluster (any more).");
+    assert!(centre.principals_of("Building_1").unwrap().is_empty());
+}
+
+#[test]
+fn the_page_is_used_with_the_keyboard_alone_and_says_that_there_is_no_tls() {
+    let page = Page::open("centre-keys", true);
+    let browser = &page.browser;
+    browser.shows("This centre runs without TLS");
+    page.fit("insecure");
+    // The user's field has the focus.
+    browser.press(&format!("admin{}{}{}", key::TAB, page.centre.password, key::ENTER)).unwrap();
+    browser.find("//a[.='New cluster']");
+    reach(browser, "New cluster");
+    browser.press(key::ENTER).unwrap();
+    browser.find("//label[.='Name']");
+    browser.press(&format!("Keys_1{}", key::ENTER)).unwrap();
+    browser.shows("Ready to be bootstrapped");
+    reach(browser, "Make the command");
+    browser.press(key::ENTER).unwrap();
+    browser.find("//pre[@aria-labelledby='plain']");
+    reach(browser, "Delete the cluster");
+    browser.press(key::ENTER).unwrap();
+    reach(browser, "Delete");
+    browser.press(key::ENTER).unwrap();
+    browser.find("//dialog//input");
+    browser.press(&format!("Keys_1{}", key::ENTER)).unwrap();
+    browser.shows("Deleted; its accounts are disabled");
+    page.fit("deleted by keys");
+    reach(browser, "Sign out");
+    browser.press(key::ENTER).unwrap();
+    browser.find("//input[@type='password']");
+}
+
+/// Presses Tab until what has this text has the focus, and that can be seen.
+fn reach(browser: &Browser, text: &str) {
+    for _ in 0..60 {
+        browser.press(key::TAB).unwrap();
+        let focus = "const at = document.activeElement; return [at.innerText ?? '', getComputedStyle(at).outlineStyle]";
+        let focus = browser.run(focus, &[]).unwrap();
+        if focus[0].as_str().unwrap().trim() == text {
+            assert_ne!(focus[1], "none", "the focus on {text} is not seen");
+            return;
+        }
+    }
+    panic!("Tab does not lead to {text}:\n{}", browser.text());
+}
