@@ -80,7 +80,7 @@ pub enum ConfigError {
     #[error("`centre.services.{0}` is missing: its URL stands in what edges or browsers get from this service")]
     Url(&'static str),
     /// No principal.
-    #[error("`kadmin.principal` is {0:?}; it is written like sv1clusters@REALM")]
+    #[error("`kadmin.principal` is {0:?}; it is written like sv1clustermanager@REALM")]
     Principal(String),
     /// The password's file.
     #[error("`kadmin.password_file`: {error}; {remedy}", error = .0, remedy = .0.code().remedy())]

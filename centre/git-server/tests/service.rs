@@ -52,7 +52,7 @@ impl Service {
         if let Some(entries) = entries {
             web.all_entries(entries.iter().map(|(uuid, entry)| (*uuid, entry)));
         }
-        let names = ["sv1clusters@EXAMPLE", FLUX, "admin@EXAMPLE", "root@EXAMPLE", "nobody@EXAMPLE"];
+        let names = ["sv1clustermanager@EXAMPLE", FLUX, "admin@EXAMPLE", "root@EXAMPLE", "nobody@EXAMPLE"];
         let verifier = Arc::new(FakeVerifier::of(names.map(|name| (name, PASSWORD))));
         let config = json!({"listen": ["127.0.0.1:0"], "admin_listen": "127.0.0.1:0", "insecure": true});
         let about = About {

@@ -98,7 +98,9 @@ mod tests {
         assert!(!may("op1krbkeys/admin", "latchkey/admin") && !may("op1krbkeys/admin", "admin"));
         assert!(!may("op1krbkeys/R.EXAMPLE", "krbtgt/R.EXAMPLE"));
         assert!(
-            may("sv1clustermanager", "op1flux/Nord") && !may("sv1clusters", "admin") && !may("sv1clusters", "sv1auth")
+            may("sv1clustermanager", "op1flux/Nord")
+                && !may("sv1clustermanager", "admin")
+                && !may("sv1clustermanager", "sv1auth")
         );
     }
 }

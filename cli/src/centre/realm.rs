@@ -59,17 +59,17 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
         let password = site.password(account)?;
         let password = Zeroizing::new(password.expose().to_vec());
         let principal = upn(site, account)?;
-        if admin.show(&principal).await.map_err(denied)?.is_none() {
-            admin.create_with_password(&principal, &password, None, None).await.map_err(denied)?;
+        if admin.show(&principal).await.map_err(|error| denied(&error))?.is_none() {
+            admin.create_with_password(&principal, &password, None, None).await.map_err(|error| denied(&error))?;
         }
     }
     let keytab = site.layout.http_keytab();
     if !keytab.exists() {
         let service = upn(site, &services::http_service(&site.parameters))?;
-        if admin.show(&service).await.map_err(denied)?.is_none() {
-            admin.create_random(&service).await.map_err(denied)?;
+        if admin.show(&service).await.map_err(|error| denied(&error))?.is_none() {
+            admin.create_random(&service).await.map_err(|error| denied(&error))?;
         }
-        let keys = admin.new_keys(&service).await.map_err(denied)?;
+        let keys = admin.new_keys(&service).await.map_err(|error| denied(&error))?;
         files::replace(&keytab, &keys.to_bytes(), Readers::OwnerOnly)?;
     }
     Ok(admin)
@@ -79,10 +79,10 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
 pub(super) async fn operator(site: &Site, admin: &Admin) -> Result<Zeroizing<String>, CommandError> {
     let (principal, password) = (upn(site, kdc::OPERATOR)?, new_password()?);
     let secret = Zeroizing::new(password.as_bytes().to_vec());
-    if admin.show(&principal).await.map_err(denied)?.is_none() {
-        admin.create_with_password(&principal, &secret, None, None).await.map_err(denied)?;
+    if admin.show(&principal).await.map_err(|error| denied(&error))?.is_none() {
+        admin.create_with_password(&principal, &secret, None, None).await.map_err(|error| denied(&error))?;
     } else {
-        admin.set_password(&principal, &secret, None).await.map_err(denied)?;
+        admin.set_password(&principal, &secret, None).await.map_err(|error| denied(&error))?;
     }
     Ok(password)
 }
@@ -91,7 +91,7 @@ fn upn(site: &Site, name: &str) -> Result<Upn, CommandError> {
     Upn::in_realm(name, &site.parameters.realm).map_err(|error| CommandError::usage(format!("{name}: {error}")))
 }
 
-fn denied(denied: Denied) -> CommandError {
+fn denied(denied: &Denied) -> CommandError {
     CommandError::local(CommandCode::RealmUnusable, denied.to_string()).fix(denied.code().remedy())
 }
 

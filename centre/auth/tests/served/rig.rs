@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) const ROOT: &str = "root@R";
-pub(crate) const MANAGER: &str = "sv1clusters@R";
+pub(crate) const MANAGER: &str = "sv1clustermanager@R";
 pub(crate) const READER: &str = "sv1reader@R";
 pub(crate) const PASSWORD: &str = "right";
 

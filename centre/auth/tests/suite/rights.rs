@@ -140,7 +140,7 @@ fn what_a_reader_may_not_read_is_not_in_its_lists() {
     site.grant(other(), permission::READ_KERBEROS, edge(), false);
     assert_eq!(site.get("reader@R", "/v2/principal"), (200, json!([edge()])));
     assert_eq!(site.get("reader@R", "/v2/identity/kerberos"), (200, json!([EDGE])));
-    assert_eq!(site.get("reader@R", "/v2/identity/kerberos/sv1clusters%40R").0, 404);
+    assert_eq!(site.get("reader@R", "/v2/identity/kerberos/sv1clustermanager%40R").0, 404);
     assert_eq!(site.get("reader@R", &identity_path(manager())).0, 403);
     let push = site.grant(other(), permission::GIT_PUSH, number(9), false);
     let pull = site.grant(other(), permission::GIT_PULL, number(9), false);

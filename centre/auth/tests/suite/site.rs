@@ -22,7 +22,7 @@ pub(crate) fn upn(text: &str) -> Upn {
 }
 
 pub(crate) const ROOT: &str = "root@R";
-pub(crate) const MANAGER: &str = "sv1clusters@R";
+pub(crate) const MANAGER: &str = "sv1clustermanager@R";
 pub(crate) const EDGE: &str = "op1krbkeys/North@R";
 pub(crate) const NOBODY: &str = "nobody@R";
 

@@ -118,7 +118,8 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&path.join("config"))), (0o700, 0o600));
         let read = |key: &str| {
-            let run = super::super::process::run(&path, &["config", "--get", key], b"");
+            let arguments = ["config", "--get", key];
+            let run = super::super::process::run(&path, &arguments, b"");
             String::from_utf8(latchkey_test_support::block_on(run).unwrap()).unwrap()
         };
         assert_eq!(read("http.https://git.example.org.extraHeader"), "Authorization: Bearer a\"b\\c\n");

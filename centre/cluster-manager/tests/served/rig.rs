@@ -42,7 +42,7 @@ pub(crate) const REALM: &str = "EXAMPLE.ORG";
 const ROOT: &str = "root@EXAMPLE.ORG";
 pub(crate) const ADMIN: &str = "admin@EXAMPLE.ORG";
 pub(crate) const NOBODY: &str = "nobody@EXAMPLE.ORG";
-const MANAGER: &str = "sv1clusters@EXAMPLE.ORG";
+const MANAGER: &str = "sv1clustermanager@EXAMPLE.ORG";
 const ALL: [&str; 6] = [ROOT, ADMIN, NOBODY, MANAGER, "sv1auth@EXAMPLE.ORG", "sv1git@EXAMPLE.ORG"];
 const PASSWORD: &str = "right";
 

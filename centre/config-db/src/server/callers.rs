@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use latchkey_centre_service::AccessLists;
 use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::uuids::special::MINE;
 use latchkey_factory_plus_client::{Auth, Client};
 use latchkey_http_server::{Authenticated, Refusal};
 
@@ -33,10 +34,16 @@ impl Callers {
         Self { access, auth: Auth::of(client), uuids: Arc::default() }
     }
 
-    /// A caller as the database takes it, without its UUID: enough for all but what makes the caller an owner.
+    /// A caller as the database takes it, with its UUID where it may do something to what it owns.
     pub async fn of(&self, who: &Authenticated) -> Result<Caller, Refusal> {
         let rights = self.access.of(who).await?;
-        Ok(if rights.is_root() { Caller::root() } else { Caller::of(None, Arc::clone(rights.list())) })
+        if rights.is_root() {
+            return Ok(Caller::root());
+        }
+        // What it owns it is asked about only where it matters.
+        let owns = rights.list().iter().any(|access| access.target == MINE);
+        let uuid = if owns { self.uuid(who.principal().as_str()).await? } else { None };
+        Ok(Caller::of(uuid, Arc::clone(rights.list())))
     }
 
     /// The same, with its UUID.

@@ -30,7 +30,7 @@ pub const NORD: Uuid = Uuid::constant("aaaaaaaa-0000-4000-8000-000000000001");
 /// The repository of the cluster South.
 pub const SOUTH: Uuid = Uuid::constant("bbbbbbbb-0000-4000-8000-000000000002");
 /// May pull from and push to all repositories.
-pub const MANAGER: &str = "sv1clusters";
+pub const MANAGER: &str = "sv1clustermanager";
 /// May pull from Nord's repository, as Flux there does.
 pub const FLUX: &str = "op1flux/Nord@EXAMPLE";
 /// May manage storage.

@@ -59,7 +59,8 @@ pub(super) fn all(
 fn copied(centre: &Existing, client: &Client, kept: Kept, spool: &Spool) -> Result<PathBuf, CommandError> {
     let program = kept.program();
     let service = client.service(program.service());
-    let answer = block_on(async { service.call(Call::new(Method::POST, "backup")).await.map_err(failed) })?;
+    let answer =
+        block_on(async { service.call(Call::new(Method::POST, "backup")).await.map_err(|error| failed(&error)) })?;
     if answer.status != 204 {
         let said = String::from_utf8_lossy(&answer.body).chars().take(500).collect::<String>();
         let what = format!("{} makes no copy (HTTP {})", program.name(), answer.status);
