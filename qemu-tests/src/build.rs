@@ -12,6 +12,16 @@ const MUSL: &str = "x86_64-unknown-linux-musl";
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
 /// Where the programs are.
 const PROGRAM_PACKAGES: [&str; 3] = ["latchkey-cli", "latchkey-join-service", "latchkey-key-service"];
+/// The centre's programs, which the command line looks for beside itself; one of them is a library, mosquitto's plugin.
+const CENTRE_PACKAGES: [&str; 7] = [
+    "latchkey-auth",
+    "latchkey-cluster-manager",
+    "latchkey-config-db",
+    "latchkey-directory",
+    "latchkey-git-server",
+    "latchkey-kerberos-helper",
+    "latchkey-mosquitto-plugin",
+];
 /// The agent and all it stands on, from nothing, on a busy machine; or waiting for another cargo that has the target
 /// directory, which is what it says then.
 const COMPILE: Duration = Duration::from_mins(30);
@@ -75,8 +85,8 @@ pub fn for_nodes(program: &str) -> Result<PathBuf, HarnessError> {
 /// go, for the same reason.
 pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
     static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
-    let packages = PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]);
-    once(&PROGRAMS, &packages.chain(["--bins"]).collect::<Vec<_>>())?.program(binary)
+    let packages = PROGRAM_PACKAGES.iter().chain(&CENTRE_PACKAGES).flat_map(|package| ["--package", package]);
+    once(&PROGRAMS, &packages.chain(["--bins", "--lib"]).collect::<Vec<_>>())?.program(binary)
 }
 
 /// The same with the roots of a fake AMD or Intel, where a directory of collateral names them: no release can be built so. In a place of

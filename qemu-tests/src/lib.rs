@@ -17,6 +17,7 @@
 //! * [`service::Service`]: services as processes
 //! * [`fleet::Fleet`]: a whole site; its [`cluster`], what its [`operator`] does, its [`osimage`]s and their [`publisher`]
 //! * [`encrypted`]: machines that seem to be SEV-SNP guests, of a fake AMD
+//! * [`centre`]: a centre as its operator and its edges see it
 //! * [`probe`]: a stand-in for the agent that shows what was measured; [`tamper`]: a disk in an attacker's hands
 //! * [`doctor`]: what this machine lacks
 
@@ -24,6 +25,7 @@ pub mod accel;
 pub mod board;
 pub mod bootimage;
 pub mod build;
+pub mod centre;
 pub mod cluster;
 pub mod console;
 pub mod debian;

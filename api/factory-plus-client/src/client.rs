@@ -10,6 +10,7 @@ use http::header::{ACCEPT, AUTHORIZATION};
 use latchkey_factory_plus::{Uuid, uuids};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use crate::call::{Answer, Call, Etag, Precondition, Written};
 use crate::connection::{Outgoing, Pool, Stream, connect};
@@ -84,7 +85,8 @@ impl Client {
             return Ok(url);
         }
         let directory = self.0.settings.services.find(uuids::service::DIRECTORY);
-        let url = self.ask_directory(directory.ok_or(CallError::NotAdvertised(service))?, service).await?;
+        let directory = directory.ok_or(CallError::NotAdvertised(service))?;
+        let url = Box::pin(self.ask_directory(directory, service)).await?;
         let mut advertised = lock(&self.0.advertised);
         if advertised.len() >= MOST_ORIGINS {
             advertised.clear();
@@ -283,6 +285,19 @@ impl Service {
         Ok(self.answer(call).await?.0)
     }
 
+    /// Where the service is, and the value of the header `Authorization` for it: for a program that speaks to it in our
+    /// name, such as git. The token is one that was good at the last call.
+    pub async fn authorization(&self) -> Result<(BaseUrl, Zeroizing<String>), CallError> {
+        let url = self.client.resolve(self.service).await?;
+        let place = place(self.service, &url, &Call::new(Method::GET, ""));
+        let limit = self.limits().whole;
+        let origin = self.client.origin(&url);
+        let token = within(limit, Box::pin(self.client.token(&origin, None, &place))).await.unwrap_or_else(|| {
+            Err(CallError::unreachable(&place, &format_args!("no token within {} s", limit.as_secs_f32())))
+        });
+        token.map(|token| (url, token.bearer())).map_err(|error| self.moved(error))
+    }
+
     /// Change notification of this service: the same for all clones of the client.
     pub fn notify(&self) -> Notify {
         let mut known = lock(&self.client.0.notify);
@@ -308,7 +323,8 @@ impl Service {
     async fn answer(&self, call: Call) -> Result<(Answer, Place), CallError> {
         let url = self.client.resolve(self.service).await?;
         let place = place(self.service, &url, &call);
-        match self.client.call_at(&url, call, &place).await {
+        // Boxed: callers' futures stay small.
+        match Box::pin(self.client.call_at(&url, call, &place)).await {
             Ok(answer) => Ok((answer, place)),
             Err(error) => Err(self.moved(error)),
         }

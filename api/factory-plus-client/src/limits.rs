@@ -47,7 +47,7 @@ impl Default for Limits {
             head: 16 << 10,
             directory: Duration::from_mins(5),
             frame: 4 << 20,
-            subscriptions: 256,
+            subscriptions: 1024,
             children: 20_000,
             children_bytes: 8 << 20,
             ping: Duration::from_secs(20),

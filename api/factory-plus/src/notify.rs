@@ -38,6 +38,15 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// The subscription.
+    pub const fn uuid(&self) -> Uuid {
+        match self {
+            Self::Watch { uuid, .. } | Self::Search { uuid, .. } | Self::Close { uuid } => *uuid,
+        }
+    }
+}
+
 /// What a client wants read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

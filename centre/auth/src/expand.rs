@@ -32,7 +32,8 @@ pub enum NoList {
 /// * Its permission is a member of the class of permissions, or a group: then all members of the group are meant. A UUID that
 ///   is neither means nothing.
 /// * Its target is itself, or with `plural` the members of the class. `Self` is the principal, `Mine` is everything that it
-///   owns, and the wildcard stays what it is.
+///   owns, and itself: the configuration database knows of an object's owner before this service does. The wildcard stays
+///   what it is.
 ///
 /// # Errors
 /// [`NoList`].
@@ -65,7 +66,9 @@ fn add(
             if lines.len() > LONGEST { Err(NoList::TooLong) } else { Ok(()) }
         };
         match grant.target {
-            uuids::special::MINE => objects.owned_by(principal).try_for_each(&mut line)?,
+            uuids::special::MINE => {
+                std::iter::once(uuids::special::MINE).chain(objects.owned_by(principal)).try_for_each(&mut line)?
+            }
             class if grant.plural => {
                 parts.insert(Part::Members(class));
                 objects.members(class).map(|target| own(target, principal)).try_for_each(&mut line)?;

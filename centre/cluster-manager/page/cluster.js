@@ -6,8 +6,7 @@ import { commandPanel } from "./command.js";
 import { deployForm, sealForm, removal } from "./actions.js";
 
 const STEPS = [
-  ["address", "Sparkplug address"],
-  ["accounts", "Accounts"],
+  ["accounts", "Address and accounts"],
   ["repository", "Repository"],
   ["ready", "Ready"],
 ];
@@ -23,7 +22,7 @@ export function clusterView(state, uuid) {
 
   function changed() {
     const cluster = found();
-    const gone = !cluster || cluster.phase === "deleted";
+    const gone = !cluster || ["deleted", "decommissioning"].includes(cluster.phase);
     command.element.hidden = gone || !cluster.ready;
     actions.hidden = !cluster;
     if (!cluster) {
@@ -46,11 +45,16 @@ export function clusterView(state, uuid) {
 
 function problem(cluster) {
   if (!cluster.error) return null;
-  return make("div", { class: "panel" }, make("p", { class: "bad" }, cluster.error.message), make("p", {}, cluster.error.fix), make("p", { class: "quiet" }, `Try ${cluster.attempt}, ${ago(cluster.error.at)}; it goes on by itself.`));
+  return make("div", { class: "panel" }, make("p", { class: "bad" }, cluster.error.message), make("p", {}, cluster.error.fix), make("p", { class: "quiet" }, again(cluster)));
+}
+
+function again({ attempt, error }) {
+  const when = error.at ? `, ${ago(error.at)}` : "";
+  return error.retried ? `Try ${attempt}${when}; it goes on by itself.` : `Not tried again${when}, until somebody mends it.`;
 }
 
 function steps(cluster) {
-  if (cluster.ready || ["deleting", "deleted"].includes(cluster.phase)) return null;
+  if (cluster.ready || ["refused", "deleting", "deleted", "decommissioning"].includes(cluster.phase)) return null;
   const at = STEPS.findIndex(([phase]) => phase === cluster.phase);
   const items = STEPS.map(([, text], index) => {
     const done = index < at;

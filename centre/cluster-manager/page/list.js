@@ -5,11 +5,13 @@ import { make, show, update, ago } from "./dom.js";
 /** How old a report of an edge may be before the edge counts as silent: edges report each minute. */
 export const SILENT = 180000;
 
+const MOVING = { deleting: "Being deleted", decommissioning: "Being decommissioned" };
+
 /** The state of a cluster in a few words: `{ text, kind, moving }`. */
 export function summary(cluster, now = Date.now()) {
   if (cluster.phase === "deleted") return { text: "Deleted; its accounts are disabled", kind: "quiet" };
-  if (cluster.error) return { text: `Stuck: ${cluster.error.message}`, kind: "bad" };
-  if (!cluster.ready) return { text: cluster.phase === "deleting" ? "Being deleted" : "Being set up", kind: "wait", moving: true };
+  if (cluster.error) return { text: `${cluster.error.retried ? "Stuck" : "Refused"}: ${cluster.error.message}`, kind: "bad" };
+  if (!cluster.ready) return { text: MOVING[cluster.phase] ?? "Being set up", kind: "wait", moving: true };
   if (!cluster.bootstrapped) return { text: "Ready to be bootstrapped", kind: "good" };
   if (cluster.heartbeat && now - cluster.heartbeat > SILENT) return { text: `Silent; last heard of ${ago(cluster.heartbeat, now)}`, kind: "bad" };
   const ready = cluster.hosts.filter((host) => host.ready !== false).length;

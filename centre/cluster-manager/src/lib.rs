@@ -1,4 +1,6 @@
-//! Sets up edge clusters of a Factory+ centre: decided here, done by drivers.
+//! Sets up edge clusters of a Factory+ centre: decided in pure code, done by thin drivers.
+//!
+//! Decided, without I/O, clock or runtime; times are milliseconds since 1970, and random bytes are given:
 //!
 //! 1. [`machine`]: one machine for each cluster: what the configuration database says goes in, what is to be done comes
 //!    out.
@@ -7,12 +9,26 @@
 //! 4. [`seal`]: secrets that one cluster alone can open.
 //! 5. [`heartbeat`]: how long ago an edge was heard of.
 //!
-//! No I/O, no clock, no runtime: times are milliseconds since 1970, and random bytes are given.
+//! Done:
+//!
+//! 6. [`world`] carries effects out; [`git`] writes repositories, [`keeper`] keeps links.
+//! 7. [`manager`] follows the configuration database, and runs the machines.
+//! 8. [`web`]: the interface over HTTP, change notification, and the page.
+//! 9. `run`: the program, by its [`config`].
 
+pub mod config;
+pub mod git;
 pub mod heartbeat;
+pub mod keeper;
 pub mod links;
 pub mod machine;
+pub mod manager;
 pub mod manifests;
+mod run;
 pub mod script;
 pub mod seal;
 pub mod template;
+pub mod web;
+pub mod world;
+
+pub use run::run;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::{Access, allows};
 use latchkey_factory_plus::uuids::application::WRITE_SCOPE;
+use latchkey_factory_plus::uuids::special::MINE;
 
 use crate::{Model, Refusal};
 
@@ -42,7 +43,15 @@ impl Caller {
         self.principal
     }
 
-    /// Whether the caller holds a permission for a target.
+    /// Whether the caller holds a permission for a target, or for everything that it owns, and owns the target. What was created a
+    /// moment ago is in no access list yet.
+    pub fn may_in(&self, model: &Model, need: Need) -> bool {
+        let owns =
+            || self.principal.is_some() && model.object(need.target).map(|object| object.owner) == self.principal;
+        self.may(need) || (owns() && self.may(Need { target: MINE, ..need }))
+    }
+
+    /// Whether the caller's access list has a permission for a target.
     pub fn may(&self, need: Need) -> bool {
         match &self.rights {
             Rights::Everything => true,
@@ -79,7 +88,12 @@ impl Needs {
         Self { all, or_scope: None, or_unchanged: None }
     }
 
-    /// The first one that the caller lacks.
+    /// The first one that the caller lacks, who may own what it is about.
+    pub fn lacking_in(&self, model: &Model, caller: &Caller) -> Option<Need> {
+        self.all.iter().copied().find(|need| !caller.may_in(model, *need))
+    }
+
+    /// The first one that the caller's access list lacks.
     pub fn lacking(&self, caller: &Caller) -> Option<Need> {
         self.all.iter().copied().find(|need| !caller.may(*need))
     }
@@ -104,7 +118,7 @@ impl<'a, T: Needing> Permitted<'a, T> {
     /// Checks what the operation needs.
     pub fn check(model: &Model, caller: &'a Caller, operation: &'a T) -> Result<Self, Refusal> {
         let needs = operation.needs();
-        let Some(lacking) = needs.lacking(caller) else {
+        let Some(lacking) = needs.lacking_in(model, caller) else {
             return Ok(Self { operation, caller, unchanged_for_lack_of: None });
         };
         if needs.or_scope.is_some_and(|(application, object)| holds_scope(model, caller, application, object)) {

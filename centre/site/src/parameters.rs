@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use latchkey_factory_plus::{Uuid, uuids};
 use latchkey_factory_plus_client::BaseUrl;
-use latchkey_http_server::Realm;
+use latchkey_kerberos::Upn;
 use serde::{Deserialize, Serialize};
 
 /// The services of ours, in the order in which they start.
@@ -200,7 +200,7 @@ impl Parameters {
             return Err(ParametersError::Schema(self.schema));
         }
         let capitals = self.realm.bytes().all(|byte| !byte.is_ascii_lowercase());
-        if !capitals || Realm::parse(&self.realm).is_err() {
+        if !capitals || Upn::in_realm("admin", &self.realm).is_err() {
             return Err(ParametersError::Realm(self.realm.clone()));
         }
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';

@@ -10,6 +10,9 @@ use crate::{Layout, Parameters, Program};
 /// The principal that sets the centre up, and passes every check of the services.
 pub const ROOT: &str = "sv1setup";
 
+/// The image of the operator of keys that bootstrap scripts name.
+const KRBKEYS_IMAGE: &str = "ghcr.io/amrc-factoryplus/acs-krb-keys-operator:v5";
+
 /// The configuration of a service: how it is reached, who verifies callers, where the others are, whose permissions are known
 /// without the authorisation service, and what only this service has.
 pub fn config(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path) -> String {
@@ -116,6 +119,7 @@ fn own(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path
                 "principal": parameters.principal(Program::ClusterManager.account()),
                 "password_file": layout.password(Program::ClusterManager.account()),
             },
+            "bootstrap": { "domain": parameters.host, "krbkeys_image": KRBKEYS_IMAGE },
         }),
     };
     match fields {

@@ -1,6 +1,7 @@
 //! The processes of a centre: started in order, each ready before the next, all ended with this command.
 
 use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,11 @@ const END: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(10);
 /// Bytes of the end of a log that an error shows.
 const SHOWN: usize = 2000;
+
+/// Until it is time to look again.
+fn look() {
+    smol::block_on(smol::Timer::after(LOOK));
+}
 
 /// A process that was started.
 struct Running {
@@ -60,10 +66,28 @@ impl Processes {
                 return Err(ended(name, &format!("it did not listen on {address} within {} s", READY.as_secs()))
                     .because(tail(log)));
             }
-            std::thread::sleep(LOOK);
+            look();
         }
         // Whoever answers is the one that was started: it lives, and nobody listened before.
         self.check()
+    }
+
+    /// Waits until a service of ours says that it is well, on the page at `admin`.
+    pub(super) fn wait_until_well(&mut self, name: &str, admin: SocketAddr) -> Result<(), CommandError> {
+        let end = Instant::now() + READY;
+        loop {
+            let said = health(admin).unwrap_or_else(|error| error.to_string());
+            if said.starts_with("HTTP/1.1 200") || said.starts_with("HTTP/1.0 200") {
+                return Ok(());
+            }
+            self.check()?;
+            if Instant::now() > end {
+                let body = said.split_once("\r\n\r\n").map_or(said.as_str(), |(_, body)| body);
+                let what = format!("it was not ready within {} s", READY.as_secs());
+                return Err(ended(name, &what).because(body.trim()));
+            }
+            look();
+        }
     }
 
     /// An error that tells of the first process that has ended.
@@ -93,10 +117,20 @@ impl Drop for Processes {
                 if Instant::now() > end {
                     let _ = running.child.kill();
                 }
-                std::thread::sleep(LOOK);
+                look();
             }
         }
     }
+}
+
+/// What `/healthz` answers.
+fn health(admin: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&admin, Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    write!(stream, "GET /healthz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
+    let mut said = Vec::new();
+    stream.take(64 << 10).read_to_end(&mut said)?;
+    Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 fn open(log: &Path) -> Result<File, CommandError> {

@@ -29,7 +29,7 @@ impl Programs {
     pub(super) fn find() -> Result<Self, CommandError> {
         let own = env::current_exe().map_err(|error| missing("this command's own file").because(error.to_string()))?;
         let programs = Self { beside: own.parent().unwrap_or_else(|| Path::new("/")).to_owned() };
-        let lacking: Vec<_> = STOCK.iter().filter(|(name, _)| programs.stock(name).is_none()).collect();
+        let lacking: Vec<_> = STOCK.iter().filter(|(name, _)| Self::stock(name).is_none()).collect();
         if !lacking.is_empty() {
             let names = lacking.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
             let packages = lacking.iter().map(|(_, package)| *package).collect::<Vec<_>>().join(" ");
@@ -49,7 +49,7 @@ impl Programs {
     }
 
     /// A stock program; servers are in directories that users do not have in PATH.
-    pub(super) fn stock(&self, name: &str) -> Option<PathBuf> {
+    pub(super) fn stock(name: &str) -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         let places = env::split_paths(&path).filter(|place| place.is_absolute()).collect::<Vec<_>>();
         let usual = ["/usr/sbin", "/usr/bin", "/sbin"].map(PathBuf::from);

@@ -24,18 +24,18 @@ pub(super) fn environment(layout: &Layout) -> [(&'static str, PathBuf); 2] {
 }
 
 /// Makes the database and the keys of its administrator, where they are not there.
-pub(super) fn make(site: &Site, programs: &Programs) -> Result<(), CommandError> {
+pub(super) fn make(site: &Site) -> Result<(), CommandError> {
     let realm = &site.parameters.realm;
     if !site.layout.kdc_database().exists() {
         // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
         let password = new_password()?;
         let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
-        run(&site.layout, programs, "kdb5_util", &["create", "-s", "-r", realm], &typed)?;
+        run(&site.layout, "kdb5_util", &["create", "-s", "-r", realm], &typed)?;
     }
     if !site.layout.admin_keytab().exists() {
         let administrator = kdc::ADMINISTRATOR;
         let keytab = site.layout.admin_keytab();
-        let ask = |query: &str| run(&site.layout, programs, "kadmin.local", &["-r", realm, "-q", query], "");
+        let ask = |query: &str| run(&site.layout, "kadmin.local", &["-r", realm, "-q", query], "");
         // There already, where a run was ended here: then the keys are all that is missing.
         ask(&format!("addprinc -randkey {administrator}"))?;
         ask(&format!("ktadd -k {} {administrator}", keytab.display()))?;
@@ -59,17 +59,17 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
         let password = site.password(account)?;
         let password = Zeroizing::new(password.expose().to_vec());
         let principal = upn(site, account)?;
-        if admin.show(&principal).await.map_err(denied)?.is_none() {
-            admin.create_with_password(&principal, &password, None, None).await.map_err(denied)?;
+        if admin.show(&principal).await.map_err(|error| denied(&error))?.is_none() {
+            admin.create_with_password(&principal, &password, None, None).await.map_err(|error| denied(&error))?;
         }
     }
     let keytab = site.layout.http_keytab();
     if !keytab.exists() {
         let service = upn(site, &services::http_service(&site.parameters))?;
-        if admin.show(&service).await.map_err(denied)?.is_none() {
-            admin.create_random(&service).await.map_err(denied)?;
+        if admin.show(&service).await.map_err(|error| denied(&error))?.is_none() {
+            admin.create_random(&service).await.map_err(|error| denied(&error))?;
         }
-        let keys = admin.new_keys(&service).await.map_err(denied)?;
+        let keys = admin.new_keys(&service).await.map_err(|error| denied(&error))?;
         files::replace(&keytab, &keys.to_bytes(), Readers::OwnerOnly)?;
     }
     Ok(admin)
@@ -79,10 +79,10 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
 pub(super) async fn operator(site: &Site, admin: &Admin) -> Result<Zeroizing<String>, CommandError> {
     let (principal, password) = (upn(site, kdc::OPERATOR)?, new_password()?);
     let secret = Zeroizing::new(password.as_bytes().to_vec());
-    if admin.show(&principal).await.map_err(denied)?.is_none() {
-        admin.create_with_password(&principal, &secret, None, None).await.map_err(denied)?;
+    if admin.show(&principal).await.map_err(|error| denied(&error))?.is_none() {
+        admin.create_with_password(&principal, &secret, None, None).await.map_err(|error| denied(&error))?;
     } else {
-        admin.set_password(&principal, &secret, None).await.map_err(denied)?;
+        admin.set_password(&principal, &secret, None).await.map_err(|error| denied(&error))?;
     }
     Ok(password)
 }
@@ -91,19 +91,13 @@ fn upn(site: &Site, name: &str) -> Result<Upn, CommandError> {
     Upn::in_realm(name, &site.parameters.realm).map_err(|error| CommandError::usage(format!("{name}: {error}")))
 }
 
-fn denied(denied: Denied) -> CommandError {
+fn denied(denied: &Denied) -> CommandError {
     CommandError::local(CommandCode::RealmUnusable, denied.to_string()).fix(denied.code().remedy())
 }
 
 /// Runs one of MIT's programs with what it would ask for.
-pub(super) fn run(
-    layout: &Layout,
-    programs: &Programs,
-    name: &'static str,
-    arguments: &[&str],
-    typed: &str,
-) -> Result<(), CommandError> {
-    let program = programs.stock(name).ok_or_else(|| failed(name, "it is not installed"))?;
+pub(super) fn run(layout: &Layout, name: &'static str, arguments: &[&str], typed: &str) -> Result<(), CommandError> {
+    let program = Programs::stock(name).ok_or_else(|| failed(name, "it is not installed"))?;
     let mut command = Command::new(program);
     command
         .args(arguments)

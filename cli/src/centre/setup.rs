@@ -36,9 +36,9 @@ pub(super) async fn load(site: &Site, output: &Output) -> Result<(), CommandErro
     output.waiting("loading classes, roles, grants and templates");
     let client = root(&site.parameters, &site.layout, Limits::default())?;
     let service = client.service(uuids::service::CONFIG_DB);
-    service.post_only("load", &setup.config_db).await.map_err(failed)?;
+    service.post_only("load", &setup.config_db).await.map_err(|error| failed(&error))?;
     let service = client.service(uuids::service::AUTH);
-    service.post_only("load", &setup.auth).await.map_err(failed)?;
+    service.post_only("load", &setup.auth).await.map_err(|error| failed(&error))?;
     note(site, &digest)?;
     output.say(Tone::Good, "loaded", "classes, roles, grants and templates");
     Ok(())

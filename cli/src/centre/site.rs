@@ -36,13 +36,12 @@ impl Site {
         make(layout.root())?;
         let lock = lock(&layout)?;
         let path = layout.parameters();
-        let parameters = match path.exists() {
-            true => kept(arguments, &path)?,
-            false => {
-                let parameters = asked(arguments)?;
-                write(&path, &pretty(&parameters)?, Readers::Anyone)?;
-                parameters
-            }
+        let parameters = if path.exists() {
+            kept(arguments, &path)?
+        } else {
+            let parameters = asked(arguments)?;
+            write(&path, &pretty(&parameters)?, Readers::Anyone)?;
+            parameters
         };
         for directory in layout.directories() {
             make(&directory)?;

@@ -74,7 +74,8 @@ pub(crate) fn new(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
 /// The chart that the centre's own configuration names.
 async fn usual_chart(centre: &Centre) -> Result<Uuid, CommandError> {
     let app = uuids::application::SERVICE_CONFIG;
-    let config = centre.config_db.entry::<ManagerConfig>(app, uuids::service::MANAGER).await.map_err(failed)?;
+    let config =
+        centre.config_db.entry::<ManagerConfig>(app, uuids::service::MANAGER).await.map_err(|error| failed(&error))?;
     config.map(|(config, _)| config.helm.cluster).ok_or_else(|| {
         CommandError::usage("the centre names no chart for clusters").fix("name one by its UUID: --chart")
     })
@@ -91,13 +92,18 @@ fn bare_values(bare: bool) -> serde_json::Map<String, serde_json::Value> {
 }
 
 async fn make(centre: &Centre, configuration: &Configuration) -> Result<Uuid, CommandError> {
-    let (_, object) = centre.config_db.create_object(uuids::class::EDGE_CLUSTER, None).await.map_err(failed)?;
+    let (_, object) =
+        centre.config_db.create_object(uuids::class::EDGE_CLUSTER, None).await.map_err(|error| failed(&error))?;
     let uuid = object.uuid;
     let info = Info { name: configuration.name.as_str() };
     let anew = Precondition::None;
-    centre.config_db.put_entry(uuids::application::INFO, uuid, &info, &anew).await.map_err(failed)?;
+    centre.config_db.put_entry(uuids::application::INFO, uuid, &info, &anew).await.map_err(|error| failed(&error))?;
     let app = uuids::application::EDGE_CLUSTER_CONFIGURATION;
-    centre.config_db.put_entry(app, uuid, configuration, &Precondition::Absent).await.map_err(failed)?;
+    centre
+        .config_db
+        .put_entry(app, uuid, configuration, &Precondition::Absent)
+        .await
+        .map_err(|error| failed(&error))?;
     Ok(uuid)
 }
 
@@ -150,7 +156,7 @@ pub(crate) fn delete(arguments: &Arguments, output: &Output) -> Result<Exit, Com
     let app = uuids::application::EDGE_CLUSTER_CONFIGURATION;
     let (uuid, name) = block_on(async {
         let (uuid, cluster) = centre.cluster(arguments).await?;
-        centre.config_db.delete_entry(app, uuid, &Precondition::None).await.map_err(failed)?;
+        centre.config_db.delete_entry(app, uuid, &Precondition::None).await.map_err(|error| failed(&error))?;
         Ok::<_, CommandError>((uuid, cluster.name))
     })?;
     let note = "Its grants end and its accounts are disabled; `latchkey cluster decommission` removes what is left.";
@@ -167,7 +173,7 @@ pub(crate) fn decommission(arguments: &Arguments, output: &Output) -> Result<Exi
             return Err(failure.fix("delete it first: `latchkey cluster delete`"));
         }
         let path = format!("v1/cluster/{uuid}/decommission");
-        centre.manager.post_only(&path, &serde_json::Map::new()).await.map_err(failed)?;
+        centre.manager.post_only(&path, &serde_json::Map::new()).await.map_err(|error| failed(&error))?;
         Ok((uuid, cluster.name))
     })?;
     output.report(&EndReport { uuid, name, done: "is being decommissioned", note: "" })

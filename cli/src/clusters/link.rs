@@ -25,7 +25,7 @@ pub(crate) fn command(arguments: &Arguments, output: &Output) -> Result<Exit, Co
     let link = block_on(async {
         let (uuid, _) = centre.cluster(arguments).await?;
         let path = format!("v1/cluster/{uuid}/link");
-        centre.manager.post::<_, NewLink>(&path, &request).await.map(|(_, link)| link).map_err(failed)
+        centre.manager.post::<_, NewLink>(&path, &request).await.map(|(_, link)| link).map_err(|error| failed(&error))
     })?;
     output.report(&CommandReport { link })
 }
@@ -52,14 +52,18 @@ pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<Exit, Com
     let revoked = block_on(async {
         let (uuid, _) = centre.cluster(arguments).await?;
         let path = format!("v1/cluster/{uuid}/link");
-        let links: Vec<Link> = centre.manager.read(&path).await.map_err(failed)?.unwrap_or_default();
+        let links: Vec<Link> = centre.manager.read(&path).await.map_err(|error| failed(&error))?.unwrap_or_default();
         let meant = |link: &Link| match one {
             Some(id) => link.id == id,
             None => matches!(link.state, LinkState::Valid | LinkState::Redeemed),
         };
         let mut revoked = Vec::new();
         for link in links.iter().filter(|link| meant(link)) {
-            centre.manager.delete(&format!("{path}/{}", link.id), &Precondition::None).await.map_err(failed)?;
+            centre
+                .manager
+                .delete(&format!("{path}/{}", link.id), &Precondition::None)
+                .await
+                .map_err(|error| failed(&error))?;
             revoked.push(link.id);
         }
         Ok::<_, CommandError>(revoked)

@@ -42,8 +42,6 @@ pub(crate) struct CentreFile {
 pub(crate) struct Centre {
     pub(crate) config_db: ConfigDb,
     pub(crate) manager: Service,
-    /// Who asks.
-    pub(crate) user: String,
 }
 
 impl Centre {
@@ -70,12 +68,12 @@ impl Centre {
             limits: Limits::default(),
         });
         let manager = client.service(uuids::service::CLUSTER_MANAGER);
-        Ok(Self { config_db: ConfigDb::of(&client), manager, user })
+        Ok(Self { config_db: ConfigDb::of(&client), manager })
     }
 
     /// All clusters.
     pub(crate) async fn clusters(&self) -> Result<BTreeMap<Uuid, Cluster>, CommandError> {
-        Ok(self.manager.read("v1/cluster").await.map_err(failed)?.unwrap_or_default())
+        Ok(self.manager.read("v1/cluster").await.map_err(|error| failed(&error))?.unwrap_or_default())
     }
 
     /// The cluster that the operand names, without regard to case.
@@ -104,8 +102,8 @@ fn read(path: &Path) -> Result<CentreFile, CommandError> {
 }
 
 /// What a service of the centre said, as this command's failure.
-pub(crate) fn failed(error: CallError) -> CommandError {
-    let (exit, code) = match &error {
+pub(crate) fn failed(error: &CallError) -> CommandError {
+    let (exit, code) = match error {
         CallError::Unreachable { .. } | CallError::NotAdvertised(_) => {
             (Exit::Unreachable, CommandCode::CentreUnreachable)
         }

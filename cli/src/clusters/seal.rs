@@ -30,7 +30,7 @@ pub(crate) fn seal(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
         let [namespace, name, key] = [namespace, name, key].map(segment);
         let path = format!("v1/cluster/{uuid}/secret/{namespace}/{name}/{key}");
         let call = Call::new(Method::PUT, &path).text(value.expose().to_vec());
-        let answer = centre.manager.call(call).await.map_err(failed)?;
+        let answer = centre.manager.call(call).await.map_err(|error| failed(&error))?;
         match answer.status {
             200..=299 => Ok(cluster.name),
             status => {

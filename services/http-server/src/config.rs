@@ -80,7 +80,7 @@ pub struct HttpLimits {
     pub tokens: u32,
     /// Tokens at a time of one principal. Default 64.
     pub tokens_per_principal: u32,
-    /// Subscriptions of one WebSocket. Default 256.
+    /// Subscriptions of one WebSocket. Default 1024.
     pub subscriptions: u32,
     /// Bytes of a frame that a client sends. Default 65536.
     pub frame_bytes: u32,
@@ -115,7 +115,7 @@ impl Default for HttpLimits {
             password_seconds: 30,
             tokens: 10_000,
             tokens_per_principal: 64,
-            subscriptions: 256,
+            subscriptions: 1024,
             frame_bytes: 65_536,
             queue_bytes: 16_777_216,
             ping_seconds: 30,

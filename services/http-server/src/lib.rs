@@ -39,5 +39,5 @@ pub use http;
 pub use message::{
     Answer, BodyError, ContentType, Refusal, Request, RequestBody, Response, query_pairs, read_json, segments,
 };
-pub use notify::{Feed, FeedRefusal, Subscribing, Updates};
+pub use notify::{Feed, FeedRefusal, Subscribing, Told, Updates};
 pub use server::{HttpServer, Nothing, Running, ServerError};

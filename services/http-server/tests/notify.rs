@@ -116,6 +116,19 @@ fn a_silent_client_is_not_waited_for() {
 }
 
 #[test]
+fn finished_frames_are_sent_as_they_are_up_to_the_last() {
+    let rig = rig();
+    block_on(async {
+        let mut client = Client::admitted(&rig).await;
+        client.watch(uuid(1), "v2/finished").await;
+        assert_eq!(client.text().await, format!("{{ \"uuid\":\"{}\", \"status\":201 }}", uuid(1)), "with its spaces");
+        assert_eq!(client.update().await, json!({ "uuid": uuid(1), "status": 503 }));
+        client.watch(uuid(1), "v2/finished").await;
+        assert_eq!(client.update().await["status"], 201, "the last one ended it");
+    });
+}
+
+#[test]
 fn updates_come_as_the_feed_tells_them_until_the_client_closes() {
     let rig = rig();
     block_on(async {

@@ -32,7 +32,7 @@ impl Lists {
         let watching = Watching { keeper: self.0.clone(), caller, read, seen: None, told: None };
         Ok(Box::pin(stream::unfold(watching, |mut watching| async move {
             let update = watching.next().await;
-            Some((update, watching))
+            Some((update.into(), watching))
         })))
     }
 }

@@ -82,7 +82,7 @@ impl Feed for Told {
             loop {
                 let changed = fake.changed.listen();
                 if let Some(update) = fake.look(&request, &mut told) {
-                    return Some((update, (fake, request, told)));
+                    return Some((update.into(), (fake, request, told)));
                 }
                 changed.await;
             }

@@ -79,7 +79,8 @@ impl Plain {
             let single = self.has(class::PERMISSION, grant.permission);
             let permissions = if single { vec![grant.permission] } else { self.all(grant.permission) };
             let targets = if grant.target == special::MINE {
-                self.owners.iter().filter(|(_, owner)| **owner == principal).map(|(object, _)| *object).collect()
+                let owned = self.owners.iter().filter(|(_, owner)| **owner == principal).map(|(object, _)| *object);
+                std::iter::once(special::MINE).chain(owned).collect()
             } else if grant.plural {
                 self.all(grant.target)
             } else {

@@ -145,6 +145,11 @@ impl Links {
         self.links.iter().filter(move |link| link.cluster == permit.cluster())
     }
 
+    /// The links of a cluster, the oldest first, for storing them.
+    pub fn all_of(&self, cluster: Uuid) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(move |link| link.cluster == cluster)
+    }
+
     /// The record of a link, for storing it.
     pub fn record(&self, id: Uuid) -> Option<&Link> {
         self.links.iter().find(|link| link.id == id)

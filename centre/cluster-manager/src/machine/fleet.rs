@@ -43,6 +43,15 @@ impl Fleet {
         self.machines.insert(cluster, machine);
     }
 
+    /// Takes up that somebody deleted a stored status that could not be read. Then tell the cluster its configuration.
+    pub fn lost(&mut self, cluster: Uuid) {
+        let unreadable = self.machines.get(&cluster).is_some_and(|machine| machine.unreadable().is_some());
+        if unreadable && let Some(machine) = self.machines.remove(&cluster) {
+            self.last_id = self.last_id.max(machine.last_id());
+            self.names.release(cluster, None);
+        }
+    }
+
     /// Takes an event about a cluster.
     pub fn handle(&mut self, cluster: Uuid, moment: &Moment, event: Event) -> FleetOrder {
         let machine = self.machines.entry(cluster).or_insert_with(|| Machine::new(cluster, None, self.last_id));

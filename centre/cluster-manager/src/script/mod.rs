@@ -119,7 +119,7 @@ fn is_url(text: &str) -> bool {
 }
 
 /// Whether a text means nothing to a shell, whatever quotes stand around it, and nothing in YAML but a text.
-fn is_plain(text: &str) -> bool {
+pub(crate) fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte))
 }
 

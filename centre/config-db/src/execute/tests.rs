@@ -6,7 +6,7 @@ use latchkey_factory_plus::uuids::application::{CONFIG_SCHEMA, INFO, REGISTRATIO
 use latchkey_factory_plus::uuids::class::{APPLICATION, INDIVIDUAL, RANK_1, RANK_2, SPECIAL};
 use latchkey_factory_plus::uuids::permission as p;
 use latchkey_factory_plus::uuids::service::CONFIG_DB;
-use latchkey_factory_plus::uuids::special::{UNOWNED, WILDCARD};
+use latchkey_factory_plus::uuids::special::{MINE, UNOWNED, WILDCARD};
 use serde_json::{Value, json};
 
 use super::*;
@@ -317,6 +317,23 @@ fn a_write_scope_is_for_one_object() {
     ] {
         assert_eq!(rig.by(&edge, write).unwrap_err().status(), 403);
     }
+}
+
+/// An access list names what its principal owns once the authorisation service has heard of it; until then, the owner here counts.
+#[test]
+fn an_owner_may_at_once_what_it_may_to_everything_it_owns() {
+    let mut rig = Rig::new();
+    let new = Uuid::constant("00000000-0000-4000-8000-0000000000aa");
+    let rights = [(p::CREATE_SPECIFIC_OBJECT, CLASS), (p::WRITE_MEMBERS, OTHER), (p::WRITE_MEMBERSHIPS, MINE)];
+    let access: Vec<_> = rights.map(|(permission, target)| Access { permission, target }).into();
+    let owner = Caller::of(Some(X), access.clone().into());
+    assert_eq!(rig.by(&owner, Write::CreateObject { class: CLASS, uuid: Some(new) }).unwrap().status(), 201);
+    assert_eq!(rig.by(&owner, Write::AddMember(OTHER, new)).unwrap().status(), 204);
+    assert_eq!(rig.by(&owner, Write::AddMember(OTHER, Y)).unwrap_err().status(), 403, "it is somebody else's");
+    let other = Caller::of(Some(Y), access.clone().into());
+    assert_eq!(rig.by(&other, Write::RemoveMember(OTHER, new)).unwrap_err().status(), 403);
+    let nobody = Caller::of(None, access.into());
+    assert_eq!(rig.by(&nobody, Write::RemoveMember(OTHER, new)).unwrap_err().status(), 403);
 }
 
 #[test]

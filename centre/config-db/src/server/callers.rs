@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use latchkey_centre_service::AccessLists;
 use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::uuids::special::MINE;
 use latchkey_factory_plus_client::{Auth, Client};
 use latchkey_http_server::{Authenticated, Refusal};
 
@@ -16,12 +17,15 @@ const REMEMBERED: Duration = Duration::from_mins(1);
 /// The most principals whose UUIDs are remembered.
 const MOST: usize = 1000;
 
+/// UUIDs of principals, and when they were asked for.
+type Known = BTreeMap<String, (Option<Uuid>, Instant)>;
+
 /// Finds out about callers. Clones are one.
 #[derive(Clone)]
 pub struct Callers {
     access: AccessLists,
     auth: Auth,
-    uuids: Arc<Mutex<BTreeMap<String, (Option<Uuid>, Instant)>>>,
+    uuids: Arc<Mutex<Known>>,
 }
 
 impl Callers {
@@ -30,10 +34,16 @@ impl Callers {
         Self { access, auth: Auth::of(client), uuids: Arc::default() }
     }
 
-    /// A caller as the database takes it, without its UUID: enough for all but what makes the caller an owner.
+    /// A caller as the database takes it, with its UUID where it may do something to what it owns.
     pub async fn of(&self, who: &Authenticated) -> Result<Caller, Refusal> {
         let rights = self.access.of(who).await?;
-        Ok(if rights.is_root() { Caller::root() } else { Caller::of(None, Arc::clone(rights.list())) })
+        if rights.is_root() {
+            return Ok(Caller::root());
+        }
+        // What it owns it is asked about only where it matters.
+        let owns = rights.list().iter().any(|access| access.target == MINE);
+        let uuid = if owns { self.uuid(who.principal().as_str()).await? } else { None };
+        Ok(Caller::of(uuid, Arc::clone(rights.list())))
     }
 
     /// The same, with its UUID.
@@ -47,7 +57,7 @@ impl Callers {
     }
 
     async fn uuid(&self, principal: &str) -> Result<Option<Uuid>, Refusal> {
-        let remembered = |known: &BTreeMap<_, _>| {
+        let remembered = |known: &Known| {
             known
                 .get(principal)
                 .filter(|(_, since): &&(_, Instant)| since.elapsed() < REMEMBERED)

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use latchkey_factory_plus::Uuid;
-use latchkey_factory_plus::notify::{Request, Update};
-use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Updates};
+use latchkey_factory_plus::notify::Request;
+use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
 use smol::future::FutureExt as _;
 use smol::stream;
 
@@ -30,14 +29,14 @@ impl Changes {
 impl Feed for Changes {
     fn watch(&self, who: Authenticated, request: Request) -> Subscribing<'_> {
         Box::pin(async move {
+            let uuid = request.uuid();
             let target = Target::of(request).ok_or(FeedRefusal::NotWatchable)?;
             let caller = self.callers.of(&who).await.map_err(|_| FeedRefusal::Unavailable)?;
-            // The server sets the UUID of each update.
-            let subscription = self.database.subscribe(Uuid::NIL, target);
+            let subscription = self.database.subscribe(uuid, target);
             let watching = Watching { subscription, who, caller, callers: self.callers.clone() };
             let updates = stream::unfold(watching, |mut watching| async move {
-                let update = watching.next().await?;
-                Some((update, watching))
+                let told = watching.next().await?;
+                Some((told, watching))
             });
             Ok(Box::pin(updates) as Updates)
         })
@@ -54,7 +53,7 @@ struct Watching {
 
 impl Watching {
     /// The next update, by the rights that the caller has when it is sent. `None` when they are not known any more.
-    async fn next(&mut self) -> Option<Update> {
+    async fn next(&mut self) -> Option<Told> {
         loop {
             let late = async {
                 smol::Timer::after(LOOK).await;
@@ -69,8 +68,8 @@ impl Watching {
                 (None, Some(frame)) => Some(frame?),
                 (None, None) => None,
             };
-            if let Some(frame) = frame {
-                return serde_json::from_str(&frame).ok();
+            if let Some(text) = frame {
+                return Some(Told::Frame { text, last: self.subscription.has_ended() });
             }
         }
     }

@@ -38,7 +38,7 @@ impl Requests {
         };
         let Some(read) = resource.read(preconditions(request)?, query) else { return Err(not_allowed()) };
         let caller = self.callers.of(request.caller().known()?).await?;
-        answer(&self.database.read(&caller, &read).map_err(refused)?)
+        answer(&self.database.read(&caller, &read).map_err(|error| refused(&error))?)
     }
 
     async fn write(&self, mut request: Request, resource: Resource) -> server::Answer {
@@ -51,7 +51,7 @@ impl Requests {
         let outcome = self.database.write(caller, write).await;
         let status = outcome.as_ref().map_or_else(crate::Refusal::status, Outcome::status);
         tracing::debug!(request = request.id(), method = %request.method(), path = request.path(), status, "Write");
-        written(&outcome.map_err(refused)?)
+        written(&outcome.map_err(|error| refused(&error))?)
     }
 }
 
@@ -152,7 +152,7 @@ fn body(status: StatusCode, json: Option<&Json>) -> Response {
     }
 }
 
-fn refused(refusal: crate::Refusal) -> Refusal {
+fn refused(refusal: &crate::Refusal) -> Refusal {
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Refusal::new(status, refusal.body())
 }

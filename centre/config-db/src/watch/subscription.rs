@@ -89,6 +89,11 @@ impl Subscription {
         }
     }
 
+    /// Whether the last frame was given.
+    pub fn has_ended(&self) -> bool {
+        self.told == Told::End
+    }
+
     fn may(&self, caller: &Caller) -> bool {
         self.target.needs().lacking(caller).is_none()
     }

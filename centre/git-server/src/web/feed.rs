@@ -2,7 +2,7 @@
 
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::notify::{Method, Request, Response, Update};
-use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Updates};
+use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
 use serde_json::{Map, Value};
 use smol::channel::Receiver;
 use smol::stream;
@@ -54,7 +54,7 @@ fn watched(request: &Request) -> Result<Option<Uuid>, FeedRefusal> {
 }
 
 /// The next update; no more when too many changes waited: the client asks again then.
-async fn next(mut subscription: Subscription) -> Option<(Update, Subscription)> {
+async fn next(mut subscription: Subscription) -> Option<(Told, Subscription)> {
     loop {
         let first = subscription.told.is_none();
         if !first {
@@ -70,7 +70,7 @@ async fn next(mut subscription: Subscription) -> Option<(Update, Subscription)> 
         subscription.told = Some(response.clone());
         let status = if first { 201 } else { 200 };
         let update = Update { uuid: Uuid::NIL, status, response: Some(response), child: None, children: None };
-        return Some((update, subscription));
+        return Some((update.into(), subscription));
     }
 }
 

@@ -1,13 +1,53 @@
 //! What a service tells of changes.
 
 use crate::Authenticated;
+use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::notify::{Request, Update};
 use smol::stream::Stream;
 use std::pin::Pin;
 
-/// Updates of one subscription, as they come. One with [`Update::is_last`] is the last; a stream that just ends is told as 503.
-/// The subscription's UUID is set by the server. Dropped when the subscription ends.
-pub type Updates = Pin<Box<dyn Stream<Item = Update> + Send>>;
+/// Updates of one subscription, as they come. One that [is the last](Told::is_last) is the last; a stream that just ends is told as
+/// 503. Dropped when the subscription ends.
+pub type Updates = Pin<Box<dyn Stream<Item = Told> + Send>>;
+
+/// What a subscriber is told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    /// An update. The subscription's UUID is set by the server.
+    Update(Update),
+    /// A finished frame, sent as it is: the JSON of an [`Update`] with the [UUID of the request](Request::uuid).
+    Frame {
+        /// The JSON.
+        text: String,
+        /// Whether nothing follows: it says a status of 400 or more.
+        last: bool,
+    },
+}
+
+impl Told {
+    /// Whether nothing follows.
+    pub const fn is_last(&self) -> bool {
+        match self {
+            Self::Update(update) => update.is_last(),
+            Self::Frame { last, .. } => *last,
+        }
+    }
+
+    /// The frame's text, of a subscription.
+    pub(crate) fn text(self, uuid: Uuid) -> Option<String> {
+        match self {
+            // Its maps have strings as keys, so it is JSON.
+            Self::Update(update) => serde_json::to_string(&Update { uuid, ..update }).ok(),
+            Self::Frame { text, .. } => Some(text),
+        }
+    }
+}
+
+impl From<Update> for Told {
+    fn from(update: Update) -> Self {
+        Self::Update(update)
+    }
+}
 
 /// A subscription that begins.
 pub type Subscribing<'a> = Pin<Box<dyn Future<Output = Result<Updates, FeedRefusal>> + Send + 'a>>;

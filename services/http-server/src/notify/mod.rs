@@ -9,6 +9,6 @@ mod outbox;
 mod session;
 mod upgrade;
 
-pub use feed::{Feed, FeedRefusal, Subscribing, Updates};
+pub use feed::{Feed, FeedRefusal, Subscribing, Told, Updates};
 pub(crate) use session::serve;
 pub(crate) use upgrade::upgrade;

@@ -1,7 +1,7 @@
 //! One WebSocket: who it is, then subscriptions.
 
 use super::outbox::{Outbox, Outgoing, outbox};
-use super::{Feed, FeedRefusal};
+use super::{Feed, FeedRefusal, Told};
 use crate::auth::gate::Denied;
 use crate::auth::tokens::Ticket;
 use crate::config::size;
@@ -315,7 +315,7 @@ impl<'a, H: Handler> Subscriptions<'a, H> {
             if told.is_err() {
                 shared.metrics.panicked();
                 tracing::error!(%uuid, "A feed panicked");
-                put(&outbox, &status(uuid, FeedRefusal::Internal.status()));
+                put(&outbox, uuid, status(uuid, FeedRefusal::Internal.status()));
             }
             let ended = own.lock().unwrap_or_else(PoisonError::into_inner).remove(&uuid);
             if let Some(task) = ended {
@@ -331,7 +331,7 @@ impl<'a, H: Handler> Subscriptions<'a, H> {
     }
 
     fn say(&self, uuid: Uuid, code: u16) {
-        put(&self.outbox, &status(uuid, code));
+        put(&self.outbox, uuid, status(uuid, code));
     }
 }
 
@@ -340,27 +340,26 @@ async fn follow(subscribing: super::Subscribing<'_>, uuid: Uuid, outbox: &Outbox
     let mut updates = match subscribing.await {
         Ok(updates) => updates,
         Err(refusal) => {
-            put(outbox, &status(uuid, refusal.status()));
+            put(outbox, uuid, status(uuid, refusal.status()));
             return;
         }
     };
-    while let Some(update) = updates.next().await {
-        let last = update.is_last();
-        if !put(outbox, &Update { uuid, ..update }) || last {
+    while let Some(told) = updates.next().await {
+        let last = told.is_last();
+        if !put(outbox, uuid, told) || last {
             return;
         }
         // A feed that always has more must not keep what was told from being sent.
         yield_now().await;
     }
-    put(outbox, &status(uuid, FeedRefusal::Unavailable.status()));
+    put(outbox, uuid, status(uuid, FeedRefusal::Unavailable.status()));
 }
 
-fn status(uuid: Uuid, status: u16) -> Update {
-    Update { uuid, status, response: None, child: None, children: None }
+fn status(uuid: Uuid, status: u16) -> Told {
+    Told::Update(Update { uuid, status, response: None, child: None, children: None })
 }
 
 /// Whether it fits.
-fn put(outbox: &Outbox, update: &Update) -> bool {
-    // Its maps have strings as keys, so it is JSON.
-    serde_json::to_string(update).is_ok_and(|text| outbox.put(Message::text(text)))
+fn put(outbox: &Outbox, uuid: Uuid, told: Told) -> bool {
+    told.text(uuid).is_some_and(|text| outbox.put(Message::text(text)))
 }

@@ -10,7 +10,7 @@ use latchkey_http_server::http::{HeaderValue, Method, StatusCode};
 use latchkey_http_server::testing::FakeVerifier;
 use latchkey_http_server::{
     About, Answer, Authenticated, Feed, FeedRefusal, Handler, HttpConfig, HttpServer, Nothing, Realm, Refusal, Request,
-    Response, Running, Software, Subscribing, Tokens, Updates,
+    Response, Running, Software, Subscribing, Tokens, Told, Updates,
 };
 use latchkey_test_support::PATIENCE;
 use serde_json::{Value, json};
@@ -131,17 +131,26 @@ impl Feed for SampleFeed {
     fn watch(&self, caller: Authenticated, request: notify::Request) -> Subscribing<'_> {
         assert!(!matches!(&request, notify::Request::Search { parent, .. } if parent == "panic/"), "as asked");
         Box::pin(async move {
+            let uuid = request.uuid();
             let notify::Request::Watch { request, .. } = request else { return Err(FeedRefusal::NotWatchable) };
             match request.url.as_str() {
                 "v2/thing" if caller.principal().name() == "nobody" => Err(FeedRefusal::Forbidden),
                 "v2/thing" => {
                     let first = smol::stream::once(update(201, json!("first")));
-                    Ok(Box::pin(first.chain(self.updates.clone())) as Updates)
+                    Ok(Box::pin(first.chain(self.updates.clone()).map(Told::from)) as Updates)
                 }
-                "v2/ends" => Ok(Box::pin(smol::stream::once(update(201, json!(1)))) as Updates),
+                "v2/ends" => Ok(Box::pin(smol::stream::once(update(201, json!(1)).into())) as Updates),
+                "v2/finished" => {
+                    let frame = |text: String, last| Told::Frame { text, last };
+                    let first = frame(format!("{{ \"uuid\":\"{uuid}\", \"status\":201 }}"), false);
+                    let last = frame(format!("{{\"uuid\":\"{uuid}\",\"status\":503}}"), true);
+                    Ok(Box::pin(smol::stream::iter([first, last]).chain(smol::stream::pending())) as Updates)
+                }
                 "v2/pending" => Ok(Box::pin(smol::stream::pending()) as Updates),
                 "v2/panic" => panic!("as asked"),
-                "v2/flood" => Ok(Box::pin(smol::stream::repeat(update(200, json!("x".repeat(10_000))))) as Updates),
+                "v2/flood" => {
+                    Ok(Box::pin(smol::stream::repeat(update(200, json!("x".repeat(10_000))).into())) as Updates)
+                }
                 _ => Err(FeedRefusal::NotWatchable),
             }
         })

@@ -1,0 +1,211 @@
+//! The configuration file: closed JSON, checked as a whole before anything is opened.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
+use latchkey_factory_plus_client::BaseUrl;
+use latchkey_http_server::{HttpConfig, HttpConfigError};
+use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Upn};
+use latchkey_keys::{KeyError, read_private_file};
+use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+/// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
+/// `cluster-manager.example.json` shows every field.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Schema of this file: 1.
+    pub schema: u32,
+    /// How the service and its page are reached.
+    pub http: HttpConfig,
+    /// How callers are verified.
+    pub kerberos: KerberosConfig,
+    /// Where the other services are, as edges and browsers reach them: configuration database, authorisation service and git
+    /// server; and this one's own URL, which links begin with.
+    pub centre: CentreConfig,
+    /// Whose permissions are known without the authorisation service.
+    #[serde(default)]
+    pub access: AccessConfig,
+    /// The file that keeps bootstrap links; it is made when it is not there. Working copies of repositories lie beside it, for as
+    /// long as each is needed.
+    pub data: PathBuf,
+    /// What Sparkplug groups begin with: `ORGANISATION-NAME`.
+    pub organisation: String,
+    /// How principals of clusters are enabled, disabled and deleted.
+    pub kadmin: KadminConfig,
+    /// What stands in bootstrap scripts.
+    pub bootstrap: BootstrapConfig,
+}
+
+/// How kadmind is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KadminConfig {
+    /// The program `latchkey-kerberos-helper`.
+    pub helper: PathBuf,
+    /// MIT's configuration. Default `/etc/krb5.conf`.
+    pub krb5_config: Option<PathBuf>,
+    /// Who asks; `kadm5.acl` says what it may.
+    pub principal: String,
+    /// The file with its password; nobody else may read it.
+    pub password_file: PathBuf,
+}
+
+/// What stands in bootstrap scripts.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootstrapConfig {
+    /// The domain that edges find the KDC in: `kdc.DOMAIN`, `kadmin.DOMAIN`.
+    pub domain: String,
+    /// The container image of the operator of keys.
+    pub krbkeys_image: String,
+}
+
+/// Why a configuration is refused. The operator's fault, all of them.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read, is no closed JSON of the schema, or has a value out of range.
+    #[error("{0}")]
+    File(#[from] ConfigFileError),
+    /// The section `http`.
+    #[error("`http`: {0}")]
+    Http(#[from] HttpConfigError),
+    /// A word that would mean something else in a Sparkplug group.
+    #[error("`organisation` is {0:?}; letters, digits, hyphens and underscores make one, at most 63")]
+    Organisation(String),
+    /// A URL is missing that edges or browsers need.
+    #[error("`centre.services.{0}` is missing: its URL stands in what edges or browsers get from this service")]
+    Url(&'static str),
+    /// No principal.
+    #[error("`kadmin.principal` is {0:?}; it is written like sv1clusters@REALM")]
+    Principal(String),
+    /// The password's file.
+    #[error("`kadmin.password_file`: {error}; {remedy}", error = .0, remedy = .0.code().remedy())]
+    Password(KeyError),
+    /// A value that a shell would not take as one word.
+    #[error("`bootstrap.{0}` has a character that may mean something to a shell, or none at all")]
+    Word(&'static str),
+}
+
+/// The longest password, in bytes.
+const LONGEST_PASSWORD: usize = 1000;
+/// What one call of kadmind may take, with the wait for those before it.
+const KADMIN_DEADLINE: Duration = Duration::from_secs(30);
+
+impl Schema for Config {
+    const KNOWN: u32 = 1;
+
+    fn schema(&self) -> u32 {
+        self.schema
+    }
+}
+
+impl Config {
+    /// Reads, parses and checks the file at `path`.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let mut config: Self = config::read(path)?;
+        config.http.check()?;
+        config.check()?;
+        config.resolve_paths(path);
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if !(1..=63).contains(&self.organisation.len()) || !self.organisation.bytes().all(plain) {
+            return Err(ConfigError::Organisation(self.organisation.clone()));
+        }
+        for (name, value) in [("domain", &self.bootstrap.domain), ("krbkeys_image", &self.bootstrap.krbkeys_image)] {
+            if !crate::script::is_plain(value) {
+                return Err(ConfigError::Word(name));
+            }
+        }
+        self.config_db()?;
+        self.git()?;
+        self.own_url().map(drop)
+    }
+
+    fn resolve_paths(&mut self, file: &Path) {
+        let kadmin = [&mut self.kadmin.helper, &mut self.kadmin.password_file];
+        let own = std::iter::once(&mut self.data).chain(kadmin).chain(self.kadmin.krb5_config.as_mut());
+        config::resolve(file, own.chain(self.http.paths()).chain(self.kerberos.paths()).chain(self.centre.paths()));
+    }
+
+    /// Where browsers reach the configuration database.
+    pub fn config_db(&self) -> Result<&BaseUrl, ConfigError> {
+        self.centre.services.config_db.as_ref().ok_or(ConfigError::Url("config_db"))
+    }
+
+    /// Where edges reach the git server.
+    pub fn git(&self) -> Result<&BaseUrl, ConfigError> {
+        self.centre.services.git.as_ref().ok_or(ConfigError::Url("git"))
+    }
+
+    /// Where browsers and edges reach this service.
+    pub fn own_url(&self) -> Result<&BaseUrl, ConfigError> {
+        self.centre.services.cluster_manager.as_ref().ok_or(ConfigError::Url("cluster_manager"))
+    }
+}
+
+impl KadminConfig {
+    /// Who administrates principals. Nothing is started yet.
+    ///
+    /// # Errors
+    /// [`ConfigError::Principal`], [`ConfigError::Password`].
+    pub fn admin(&self) -> Result<Admin, ConfigError> {
+        let principal = Upn::parse(&self.principal).map_err(|_| ConfigError::Principal(self.principal.clone()))?;
+        let secret = read_private_file(&self.password_file, LONGEST_PASSWORD + 2).map_err(ConfigError::Password)?;
+        let bytes = secret.expose();
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let password = Zeroizing::new(bytes.strip_suffix(b"\r").unwrap_or(bytes).to_vec());
+        Ok(Admin::new(AdminSettings {
+            helper: self.helper.clone(),
+            krb5_config: self.krb5_config.clone(),
+            principal,
+            key: AdminKey::Password(password),
+            deadline: KADMIN_DEADLINE,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = include_str!("../cluster-manager.example.json");
+
+    fn load(text: &str) -> Result<Config, ConfigError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path)
+    }
+
+    #[test]
+    fn the_example_is_accepted() {
+        let config = load(EXAMPLE).unwrap();
+        assert_eq!(config.own_url().unwrap().to_string(), "https://clusters.example.org");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (from, to, named) in [
+            ("\"schema\": 1", "\"schema\": 2", "schema"),
+            ("\"organisation\": \"ACME\"", "\"organisation\": \"A/B\"", "`organisation`"),
+            ("\"domain\": \"example.org\"", "\"domain\": \"$(reboot)\"", "bootstrap.domain"),
+            ("\"git\": \"https://git.example.org\",", "", "centre.services.git"),
+            ("\"data\"", "\"date\"", "date"),
+        ] {
+            let text = EXAMPLE.replace(from, to);
+            assert_ne!(text, EXAMPLE, "{from}");
+            let error = load(&text).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Principals of clusters at the KDC.
+
+use std::pin::Pin;
+
+use latchkey_factory_plus::ClusterName;
+use latchkey_kerberos::acl::{EDGE_ROLES, NODE_ROLES};
+use latchkey_kerberos::{Admin, Denied, KerberosCode, Upn};
+
+use crate::machine::Answer;
+
+/// Some time later.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Who changes principals. Each is done where it finds the KDC as it is to be.
+pub trait Principals: Send + Sync + 'static {
+    /// Lets the KDC give tickets to a principal again, if it exists.
+    fn enable<'a>(&'a self, principal: &'a str) -> Later<'a, Answer>;
+
+    /// Ends that for all principals of a cluster.
+    fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer>;
+
+    /// Deletes all principals of a cluster.
+    fn delete_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer>;
+
+    /// The second components of all principals.
+    fn second_components(&self) -> Later<'_, Result<Vec<String>, String>>;
+}
+
+/// kadmind, asked by the helper.
+#[derive(Debug, Clone)]
+pub struct Kadmin {
+    admin: Admin,
+    realm: String,
+}
+
+/// What is done to each principal of a cluster.
+#[derive(Clone, Copy)]
+enum Act {
+    Disable,
+    Delete,
+}
+
+impl Kadmin {
+    /// Of a realm.
+    pub fn new(admin: Admin, realm: &str) -> Self {
+        Self { admin, realm: realm.to_owned() }
+    }
+
+    async fn all(&self, name: &ClusterName, act: Act) -> Result<(), Denied> {
+        for pattern in [format!("*/{name}@{}", self.realm), format!("*/{name}/*@{}", self.realm)] {
+            for principal in self.admin.list(&pattern).await? {
+                if !is_of(&principal, name) {
+                    tracing::warn!(principal = principal.as_str(), cluster = %name, "Left alone: no role of a cluster");
+                    continue;
+                }
+                let done = match act {
+                    Act::Disable => self.admin.disable(&principal).await,
+                    Act::Delete => self.admin.delete(&principal).await,
+                };
+                known(done)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a principal is one that the cluster manager has rights over, by its role: any other of that name is not the cluster's.
+fn is_of(principal: &Upn, name: &ClusterName) -> bool {
+    let parts: Vec<&str> = principal.components().collect();
+    match parts.as_slice() {
+        [role, cluster] => EDGE_ROLES.contains(role) && *cluster == name.as_str(),
+        [role, cluster, _] => NODE_ROLES.contains(role) && *cluster == name.as_str(),
+        _ => false,
+    }
+}
+
+/// A principal that is gone is as it is to be.
+fn known(done: Result<(), Denied>) -> Result<(), Denied> {
+    match done {
+        Err(denied) if denied.code() == KerberosCode::PrincipalUnknown => Ok(()),
+        done => done,
+    }
+}
+
+fn answer(done: Result<(), Denied>) -> Answer {
+    match done {
+        Ok(()) => Answer::Done,
+        Err(denied) if denied.is_outage() => Answer::Unreachable(denied.to_string()),
+        Err(denied) => Answer::Refused { status: 403, detail: denied.to_string() },
+    }
+}
+
+impl Principals for Kadmin {
+    fn enable<'a>(&'a self, principal: &'a str) -> Later<'a, Answer> {
+        Box::pin(async move {
+            match Upn::parse(principal) {
+                Ok(upn) => answer(known(self.admin.enable(&upn).await)),
+                Err(error) => Answer::Refused { status: 400, detail: error.to_string() },
+            }
+        })
+    }
+
+    fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer> {
+        Box::pin(async move { answer(self.all(name, Act::Disable).await) })
+    }
+
+    fn delete_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer> {
+        Box::pin(async move { answer(self.all(name, Act::Delete).await) })
+    }
+
+    fn second_components(&self) -> Later<'_, Result<Vec<String>, String>> {
+        Box::pin(async move {
+            let all = self.admin.list(&format!("*/*@{}", self.realm)).await.map_err(|denied| denied.to_string())?;
+            let mut seconds: Vec<String> =
+                all.iter().filter_map(|principal| principal.components().nth(1).map(str::to_owned)).collect();
+            seconds.sort();
+            seconds.dedup();
+            Ok(seconds)
+        })
+    }
+}

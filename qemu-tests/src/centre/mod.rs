@@ -1,0 +1,19 @@
+//! A centre as its operator has it: `latchkey centre up` in a directory of the test, on ports of its own.
+//!
+//! * [`Centre`]: made, started, stopped; its processes; its operator's command and client
+//! * [`web`]: its services as curl and stock git see them
+//! * [`realm`]: its KDC, and passwords for accounts that nobody has a password of
+//! * [`clusters`]: clusters made past the command, and looked at; what an edge reports
+//! * [`broker`]: its MQTT broker, as stock clients see it
+//! * [`faults`]: a proxy that counts calls, and ends the caller before or after one of them
+//! * [`browser`]: a real browser on its page
+
+pub mod broker;
+pub mod browser;
+pub mod clusters;
+pub mod faults;
+pub mod realm;
+mod running;
+pub mod web;
+
+pub use running::{Centre, Child};

@@ -1,0 +1,317 @@
+//! The centre itself.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use latchkey_centre_site::{Layout, Parameters, Place, Program};
+use latchkey_factory_plus::uuids;
+use latchkey_factory_plus_client::{BaseUrl, Client, Identity, Insecure, Limits, Services, Settings, Trust};
+use latchkey_test_support::{Lines, PATIENCE, Port, until};
+use serde_json::Value;
+
+use crate::build;
+use crate::doctor::need;
+use crate::error::{HarnessError, io_error};
+use crate::process::{Finished, Process, TOOL, run, spawn};
+use crate::run::Run;
+
+/// What a centre is made of besides our programs.
+const TOOLS: [&str; 7] =
+    ["/usr/sbin/krb5kdc", "/usr/sbin/kadmind", "/usr/sbin/mosquitto", "kinit", "curl", "git", "setpriv"];
+
+/// A centre in a directory of the test. Dropping it ends every process of it.
+#[derive(Debug)]
+pub struct Centre {
+    /// What the operator decided.
+    pub parameters: Parameters,
+    /// Where everything stands.
+    pub layout: Layout,
+    /// The operator's password, once the centre has told it.
+    pub password: String,
+    /// The directory of the test.
+    pub run: Run,
+    programs: PathBuf,
+    up: Option<Process>,
+    _ports: Vec<Port>,
+}
+
+/// A process of a centre.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    /// Its process id.
+    pub id: u32,
+    /// The file name of its program.
+    pub program: String,
+}
+
+impl Centre {
+    /// One that runs, with TLS.
+    pub fn started(name: &str) -> Result<Self, HarnessError> {
+        let mut centre = Self::prepared(name, false)?;
+        centre.start()?;
+        Ok(centre)
+    }
+
+    /// The directory of one that was never started: nothing but its parameters.
+    pub fn prepared(name: &str, insecure: bool) -> Result<Self, HarnessError> {
+        for tool in TOOLS {
+            need(tool)?;
+        }
+        let programs = build::program("latchkey")?.parent().unwrap_or_else(|| Path::new("/")).to_owned();
+        let run = Run::new(name)?;
+        let mut ports = Vec::new();
+        let mut parameters = Parameters::on_loopback("FACTORY.TEST", "ACME", insecure, Parameters::FIRST_PORT)
+            .map_err(|error| HarnessError::Unusable(error.to_string()))?;
+        let mut next = || {
+            ports.push(Port::reserve());
+            ports.last().map(Port::address).ok_or_else(|| HarnessError::Unusable("no port".into()))
+        };
+        let places = &mut parameters.places;
+        for place in [
+            &mut places.auth,
+            &mut places.config_db,
+            &mut places.directory,
+            &mut places.git_server,
+            &mut places.cluster_manager,
+        ] {
+            let (listen, admin) = (next()?, next()?);
+            let scheme = if insecure { "http" } else { "https" };
+            *place = Place { listen, admin, url: url(&format!("{scheme}://localhost:{}", listen.port()))? };
+        }
+        for address in [&mut places.broker, &mut places.kdc, &mut places.kadmin, &mut places.kpasswd] {
+            *address = next()?;
+        }
+        let layout = Layout::new(run.subdirectory("centre")?);
+        let text =
+            serde_json::to_string_pretty(&parameters).map_err(|error| HarnessError::Unusable(error.to_string()))?;
+        fs::write(layout.parameters(), text).map_err(io_error("write", &layout.parameters()))?;
+        Ok(Self { parameters, layout, password: String::new(), run, programs, up: None, _ports: ports })
+    }
+
+    /// Takes the programs of another directory.
+    pub fn with_programs(mut self, programs: PathBuf) -> Self {
+        self.programs = programs;
+        self
+    }
+
+    /// Where the programs are that it is made of.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
+    /// A directory with a link to each program of a centre, for a test that changes one of them.
+    pub fn linked_programs(&self, name: &str) -> Result<PathBuf, HarnessError> {
+        let directory = self.run.subdirectory(name)?;
+        let ours = Program::ALL.map(Program::file_name);
+        let others = ["latchkey", "latchkey-kerberos-helper", "liblatchkey_mosquitto_plugin.so"];
+        for program in ours.into_iter().chain(others) {
+            let (from, to) = (self.programs.join(program), directory.join(program));
+            // The command looks beside its own file, so a symbolic link would not do; another file system needs a copy.
+            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)).map_err(io_error("copy", &from))?;
+        }
+        Ok(directory)
+    }
+
+    /// Starts it, waits until it says that it is ready, and says what it said and how long it took.
+    pub fn start(&mut self) -> Result<(Value, Duration), HarnessError> {
+        self.start_with(&[])
+    }
+
+    /// The same with further arguments.
+    pub fn start_with(&mut self, arguments: &[&str]) -> Result<(Value, Duration), HarnessError> {
+        let log = self.run.file("up.log");
+        let errors = File::options().create(true).append(true).open(&log).map_err(io_error("write", &log))?;
+        let mut command = self.up(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        let begin = Instant::now();
+        let mut child = spawn(command).map_err(io_error("start", &self.programs))?;
+        let out = child.stdout.take().map(Lines::of);
+        let up = Process::watch(child).map_err(io_error("watch", &self.programs))?;
+        let mut said = Vec::new();
+        if let Some(lines) = out {
+            // A document over some lines; the last one closes it.
+            lines.find("the report of `latchkey centre up`", &mut said, |line| line == "}" || line.ends_with("}}"));
+        }
+        let Ok(report) = serde_json::from_str::<Value>(&said.join("\n")) else {
+            up.wait(PATIENCE);
+            let tail = fs::read_to_string(&log).unwrap_or_default();
+            return Err(HarnessError::Ended { name: "latchkey centre up".into(), event: "its report".into(), tail });
+        };
+        let taken = begin.elapsed();
+        self.up = Some(up);
+        if let Some(password) = report["password"].as_str() {
+            password.clone_into(&mut self.password);
+            self.write_secret("password", password)?;
+        }
+        self.lets_in();
+        eprintln!("{taken:?} until the page was told, {:?} until each service let the operator in", begin.elapsed());
+        Ok((report, taken))
+    }
+
+    /// Waits until each service knows what the operator may do: a moment after a start they say that they do not (503).
+    fn lets_in(&self) {
+        let info = Self::entry(uuids::application::INFO, &uuids::service::AUTH.to_string());
+        let asked =
+            [(Program::ConfigDb, info.as_str()), (Program::ClusterManager, "v1/cluster"), (Program::Auth, "v2/whoami")];
+        for (program, path) in asked {
+            until(format_args!("{program:?} to let the operator in"), || {
+                self.ask(self.admin(), "GET", program, path).ok().filter(|answer| answer.status == 200)
+            });
+        }
+    }
+
+    /// A start that must fail: how it ended, and what it said.
+    pub fn start_in_vain(&self, arguments: &[&str]) -> Result<Finished, HarnessError> {
+        run(&mut self.up(arguments), TOOL)
+    }
+
+    fn up(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.programs.join("latchkey"));
+        command.args(["centre", "up"]).arg(self.layout.root()).args(["--output", "json"]).args(arguments);
+        command
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn stop(&mut self) -> Result<ExitStatus, HarnessError> {
+        if let Some(up) = &self.up {
+            up.terminate();
+        }
+        self.ended()
+    }
+
+    /// Waits until it ends by itself.
+    pub fn ended(&mut self) -> Result<ExitStatus, HarnessError> {
+        let status = self.up.take().and_then(|up| up.wait(PATIENCE));
+        status.ok_or_else(|| HarnessError::Deadline {
+            name: "latchkey centre up".into(),
+            event: "end".into(),
+            after: PATIENCE,
+            tail: self.said(),
+        })
+    }
+
+    /// What `latchkey centre up` printed for people.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.run.file("up.log")).unwrap_or_default()
+    }
+
+    /// Its processes.
+    pub fn children(&self) -> Vec<Child> {
+        self.up.as_ref().map(|up| children(up.id())).unwrap_or_default()
+    }
+
+    /// One of its processes.
+    pub fn child(&self, program: &str) -> Result<u32, HarnessError> {
+        let child = self.children().into_iter().find(|child| child.program == program);
+        child.map(|child| child.id).ok_or_else(|| HarnessError::Unusable(format!("{program} does not run")))
+    }
+
+    /// Every process that was told of this centre's directory, whoever started it.
+    pub fn processes(&self) -> Vec<Child> {
+        let root = self.layout.root().as_os_str().as_encoded_bytes();
+        let names = |child: &Child, file: &str| {
+            // Gone meanwhile, it names nothing.
+            let text = fs::read(format!("/proc/{}/{file}", child.id)).unwrap_or_default();
+            text.windows(root.len()).any(|part| part == root)
+        };
+        let own = std::process::id();
+        let all = processes().into_iter().map(|(child, _)| child).filter(|child| child.id != own);
+        all.filter(|child| names(child, "cmdline") || names(child, "environ")).collect()
+    }
+
+    /// `latchkey cluster …` as its operator runs it.
+    pub fn cluster(&self, arguments: &[&str]) -> Result<Finished, HarnessError> {
+        run(&mut self.cluster_command(arguments), TOOL)
+    }
+
+    /// The same, for who wants to start it himself.
+    pub fn cluster_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.programs.join("latchkey"));
+        command.arg("cluster").args(arguments).args(["--output", "json", "--centre"]).arg(self.layout.operator());
+        command.arg("--password-file").arg(self.run.file("password"));
+        command
+    }
+
+    /// What a command reports that must succeed.
+    pub fn reported(&self, arguments: &[&str]) -> Result<Value, HarnessError> {
+        let done = self.cluster(arguments)?;
+        let text = String::from_utf8_lossy(&done.out).into_owned();
+        match serde_json::from_str(&text) {
+            Ok(report) if done.status.success() => Ok(report),
+            _ => Err(HarnessError::Command {
+                command: format!("latchkey cluster {}", arguments.join(" ")),
+                output: format!("{}\n{text}{}", done.status, String::from_utf8_lossy(&done.err)),
+            }),
+        }
+    }
+
+    /// The operator's client.
+    pub fn client(&self) -> Result<Client, HarnessError> {
+        self.client_of("admin", &self.password)
+    }
+
+    /// The client of a principal.
+    pub fn client_of(&self, name: &str, password: &str) -> Result<Client, HarnessError> {
+        let unusable = |error: &dyn std::fmt::Display| HarnessError::Unusable(error.to_string());
+        let principal = self.parameters.principal(name);
+        let identity = Identity::basic(&principal, &password.to_owned().into()).map_err(|error| unusable(&error))?;
+        let trust = if self.parameters.insecure {
+            Trust::none().allowing(Insecure)
+        } else {
+            Trust::roots(&self.layout.authority()).map_err(|error| unusable(&error))?
+        };
+        let place = |program| self.parameters.place(program).url.clone();
+        let services = Services::directory(place(Program::Directory))
+            .with(uuids::service::CLUSTER_MANAGER, place(Program::ClusterManager));
+        Ok(Client::new(Settings { identity, trust, services, limits: Limits::default() }))
+    }
+
+    /// Writes a file that only its owner may read, and says where.
+    pub fn write_secret(&self, name: &str, content: &str) -> Result<PathBuf, HarnessError> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.run.write(name, content)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(io_error("protect", &path))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Centre {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Beside the other logs of the run, which stay when a test fails.
+            for entry in fs::read_dir(self.layout.logs()).into_iter().flatten().flatten() {
+                let _ = fs::copy(entry.path(), self.run.path().join(entry.file_name()));
+            }
+        }
+        // In order, as its operator would end it: killed, it would leave what its children started.
+        let _ = self.up.is_some().then(|| self.stop());
+    }
+}
+
+/// The children of a process, as the kernel tells them.
+pub(super) fn children(parent: u32) -> Vec<Child> {
+    processes().into_iter().filter(|(_, of)| *of == parent).map(|(child, _)| child).collect()
+}
+
+/// All processes but those that have ended, each with its parent.
+fn processes() -> Vec<(Child, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+fn process(id: u32) -> Option<(Child, u32)> {
+    // "PID (NAME) STATE PPID …", and the name may have anything in it.
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    let (state, parent) = (words.next()?, words.next()?.parse().ok()?);
+    let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+    let first = String::from_utf8_lossy(line.split(|byte| *byte == 0).next()?).into_owned();
+    let program = Path::new(&first).file_name()?.to_string_lossy().into_owned();
+    (state != "Z").then_some((Child { id, program }, parent))
+}
+
+fn url(text: &str) -> Result<BaseUrl, HarnessError> {
+    text.parse().map_err(|_| HarnessError::Unusable(format!("{text} is no URL")))
+}

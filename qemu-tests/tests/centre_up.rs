@@ -1,0 +1,172 @@
+//! `latchkey centre up`, and who its services let in.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::net::TcpListener;
+use std::thread::scope;
+
+use latchkey_centre_site::Program;
+use latchkey_factory_plus::uuids::application;
+use latchkey_qemu_tests::centre::Centre;
+use latchkey_qemu_tests::process::Finished;
+use latchkey_test_support::until;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+fn signal(id: u32, signal: Signal) {
+    kill_process(Pid::from_raw(id.try_into().unwrap()).unwrap(), signal).unwrap();
+}
+
+/// What a start that failed said, for people or programs.
+fn said(done: &Finished) -> String {
+    assert!(!done.status.success(), "it must fail");
+    String::from_utf8_lossy(&[done.out.clone(), done.err.clone()].concat()).into_owned()
+}
+
+fn info(object: &str) -> String {
+    Centre::entry(application::INFO, object)
+}
+
+#[test]
+fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
+    let mut centre = Centre::prepared("centre-up", false).unwrap();
+    let (report, taken) = centre.start().unwrap();
+    // Said and not judged: this machine may do anything else meanwhile.
+    eprintln!("centre up, from nothing to its page, programs of the development profile: {taken:?}");
+    assert_eq!(report["page"], centre.parameters.place(Program::ClusterManager).url.to_string());
+    assert_eq!((&report["user"], &report["realm"]), (&json!("admin"), &json!("FACTORY.TEST")));
+    assert!(centre.password.len() >= 32, "160 bits");
+    let mut running: Vec<_> = centre.children().into_iter().map(|child| child.program).collect();
+    running.sort();
+    let ours = Program::ALL.map(Program::file_name);
+    let mut expected: Vec<_> = ours.into_iter().chain(["kadmind", "krb5kdc", "mosquitto"]).collect();
+    expected.sort_unstable();
+    assert_eq!(running, expected);
+
+    let object = centre.cluster_object().unwrap();
+    let name = json!({"name": "Kept"});
+    let written = centre.send(centre.admin(), "PUT", Program::ConfigDb, &info(&object), &name).unwrap();
+    assert_eq!(written.status, 201, "{written:?}");
+    assert!(centre.stop().unwrap().success());
+    assert_eq!(centre.processes(), []);
+
+    let (report, taken) = centre.start().unwrap();
+    eprintln!("centre up again: {taken:?}");
+    assert_eq!(report["password"], Value::Null);
+    let kept = centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap();
+    assert_eq!((kept.status, kept.json()), (200, name));
+
+    // One at a time.
+    let second = said(&centre.start_in_vain(&[]).unwrap());
+    assert!(second.contains("runs already") && second.contains("directory-busy"), "{second}");
+    assert_eq!(centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap().status, 200);
+
+    // What one of them suffers ends all, and says so.
+    signal(centre.child("latchkey-directory").unwrap(), Signal::KILL);
+    assert!(!centre.ended().unwrap().success());
+    let why = centre.said();
+    assert!(
+        why.contains("latchkey-directory") && why.contains("directory.log") && why.contains("program-ended"),
+        "{why}"
+    );
+    assert_eq!(centre.processes(), []);
+    centre.start_with(&["--new-password"]).unwrap();
+    assert_eq!(centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap().status, 200);
+}
+
+#[test]
+fn what_keeps_a_centre_from_its_start_is_named_and_nothing_is_left_running() {
+    let centre = Centre::prepared("centre-vain", true).unwrap();
+    let taken = centre.parameters.place(Program::ConfigDb).listen;
+    let listener = TcpListener::bind(taken).unwrap();
+    let said_of_port = said(&centre.start_in_vain(&[]).unwrap());
+    let expected = format!("latchkey-config-db cannot listen on {taken}");
+    assert!(said_of_port.contains(&expected) && said_of_port.contains("port-taken"), "{said_of_port}");
+    assert_eq!(centre.processes(), []);
+    drop(listener);
+
+    let programs = centre.linked_programs("programs").unwrap();
+    let mut centre = centre.with_programs(programs);
+    for program in ["latchkey-git-server", "latchkey-kerberos-helper", "liblatchkey_mosquitto_plugin.so"] {
+        let (here, away) = (centre.programs().join(program), centre.run.file(program));
+        fs::rename(&here, &away).unwrap();
+        let said = said(&centre.start_in_vain(&[]).unwrap());
+        assert!(said.contains(program) && said.contains("program-missing"), "{said}");
+        assert_eq!(centre.processes(), []);
+        fs::rename(away, here).unwrap();
+    }
+    let other = said(&centre.start_in_vain(&["--realm", "OTHER.TEST"]).unwrap());
+    assert!(other.contains("--realm") && other.contains("FACTORY.TEST"), "{other}");
+
+    // And what failed before is mended by another start.
+    let (report, _) = centre.start().unwrap();
+    assert_eq!(report["authorities"], Value::Null, "there is no TLS");
+    let page = centre.curl(&[&centre.url(Program::ClusterManager, "page.json")]).unwrap();
+    assert_eq!((page.status, &page.json()["insecure"]), (200, &json!(true)));
+    assert!(page.json()["services"]["config_db"].as_str().unwrap().starts_with("http://"));
+    assert!(centre.stop().unwrap().success());
+    assert_eq!(centre.processes(), []);
+}
+
+#[test]
+fn callers_are_let_in_by_password_ticket_and_token_and_nobody_else_is() {
+    let centre = Centre::started("centre-callers").unwrap();
+    let page = centre.curl(&[&centre.url(Program::ClusterManager, "page.json")]).unwrap();
+    assert_eq!((page.status, &page.json()["insecure"]), (200, &json!(false)));
+    let answers = [Program::Auth, Program::ConfigDb, Program::GitServer, Program::ClusterManager];
+    for program in answers {
+        let token = centre.ask(centre.admin(), "POST", program, "token").unwrap();
+        assert_eq!(token.status, 200, "{program:?} {token:?}");
+        let token = token.json()["token"].as_str().unwrap().to_owned();
+        let bearer = format!("authorization: Bearer {token}");
+        let ping = centre.url(program, "ping");
+        assert_eq!(centre.curl(&["--header", &bearer, &ping]).unwrap().status, 200, "{program:?}");
+        let forged = format!("authorization: Bearer {}x", &token[..token.len() - 1]);
+        assert_eq!(centre.curl(&["--header", &forged, &ping]).unwrap().status, 401, "{program:?}");
+        let wrong = centre.ask(("admin", "wrong"), "POST", program, "token").unwrap();
+        assert_eq!(wrong.status, 401, "{program:?} {wrong:?}");
+        let nobody = centre.ask(("nobody", "wrong"), "POST", program, "token").unwrap();
+        assert_eq!((nobody.status, nobody.body), (401, wrong.body), "who is there is not told");
+        assert_eq!(centre.curl(&["--request", "POST", &centre.url(program, "token")]).unwrap().status, 401);
+    }
+
+    let signed_in = centre.kinit("admin", &centre.password).unwrap();
+    assert!(signed_in.status.success(), "{}", String::from_utf8_lossy(&signed_in.err));
+    for program in answers {
+        let url = centre.url(program, "token");
+        let token = centre.curl(&["--negotiate", "--user", ":", "--request", "POST", &url]).unwrap();
+        assert_eq!(token.status, 200, "{program:?} {token:?}");
+    }
+
+    // A KDC that hangs: nobody is called a liar for it.
+    let kdc = centre.child("krb5kdc").unwrap();
+    signal(kdc, Signal::STOP);
+    let down = centre.ask(centre.admin(), "POST", Program::ConfigDb, "token");
+    let ticket = centre.url(Program::ConfigDb, "token");
+    let ticket = centre.curl(&["--negotiate", "--user", ":", "--request", "POST", &ticket]);
+    signal(kdc, Signal::CONT);
+    assert_eq!(down.unwrap().status, 503);
+    assert_eq!(ticket.unwrap().status, 200, "a ticket needs no KDC");
+    until("the KDC's return", || {
+        let token = centre.ask(centre.admin(), "POST", Program::ConfigDb, "token").unwrap();
+        (token.status == 200).then_some(())
+    });
+}
+
+#[test]
+fn many_who_guess_at_once_keep_nobody_who_knows_from_signing_in_for_long() {
+    let centre = Centre::started("centre-guesses").unwrap();
+    scope(|threads| {
+        for guess in 0..8 {
+            let centre = &centre;
+            threads.spawn(move || {
+                let guessed = centre.ask(("admin", &format!("guess{guess}")), "POST", Program::Auth, "token").unwrap();
+                assert!([401, 429].contains(&guessed.status), "{guessed:?}");
+            });
+        }
+    });
+    until("the operator to be let in", || {
+        let token = centre.ask(centre.admin(), "POST", Program::Auth, "token").unwrap();
+        (token.status == 200).then_some(())
+    });
+}
