@@ -24,18 +24,18 @@ pub(super) fn environment(layout: &Layout) -> [(&'static str, PathBuf); 2] {
 }
 
 /// Makes the database and the keys of its administrator, where they are not there.
-pub(super) fn make(site: &Site, programs: &Programs) -> Result<(), CommandError> {
+pub(super) fn make(site: &Site) -> Result<(), CommandError> {
     let realm = &site.parameters.realm;
     if !site.layout.kdc_database().exists() {
         // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
         let password = new_password()?;
         let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
-        run(&site.layout, programs, "kdb5_util", &["create", "-s", "-r", realm], &typed)?;
+        run(&site.layout, "kdb5_util", &["create", "-s", "-r", realm], &typed)?;
     }
     if !site.layout.admin_keytab().exists() {
         let administrator = kdc::ADMINISTRATOR;
         let keytab = site.layout.admin_keytab();
-        let ask = |query: &str| run(&site.layout, programs, "kadmin.local", &["-r", realm, "-q", query], "");
+        let ask = |query: &str| run(&site.layout, "kadmin.local", &["-r", realm, "-q", query], "");
         // There already, where a run was ended here: then the keys are all that is missing.
         ask(&format!("addprinc -randkey {administrator}"))?;
         ask(&format!("ktadd -k {} {administrator}", keytab.display()))?;
@@ -96,14 +96,8 @@ fn denied(denied: &Denied) -> CommandError {
 }
 
 /// Runs one of MIT's programs with what it would ask for.
-pub(super) fn run(
-    layout: &Layout,
-    programs: &Programs,
-    name: &'static str,
-    arguments: &[&str],
-    typed: &str,
-) -> Result<(), CommandError> {
-    let program = programs.stock(name).ok_or_else(|| failed(name, "it is not installed"))?;
+pub(super) fn run(layout: &Layout, name: &'static str, arguments: &[&str], typed: &str) -> Result<(), CommandError> {
+    let program = Programs::stock(name).ok_or_else(|| failed(name, "it is not installed"))?;
     let mut command = Command::new(program);
     command
         .args(arguments)

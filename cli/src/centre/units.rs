@@ -44,7 +44,8 @@ pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
 }
 
 fn installed(programs: &Programs, to: PathBuf) -> Result<Installed, CommandError> {
-    let stock = |name: &str| programs.stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name));
+    let stock =
+        |name: &str| Programs::stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name));
     let helper = programs.ours("latchkey-kerberos-helper")?;
     Ok(Installed {
         ours: helper.parent().unwrap_or(Path::new("/")).to_owned(),

@@ -14,7 +14,6 @@ use super::git::{self, Bundled};
 use super::member::{Kept, Member, Tls};
 use super::spool::Spool;
 use crate::centre::existing::Existing;
-use crate::centre::programs::Programs;
 use crate::centre::{realm, setup};
 use crate::clusters::failed;
 use crate::codes::CommandCode;
@@ -30,12 +29,7 @@ const COPY: Duration = Duration::from_mins(10);
 pub(super) type Found = (Member, PathBuf);
 
 /// Copies everything of a centre that runs.
-pub(super) fn all(
-    centre: &Existing,
-    programs: &Programs,
-    spool: &Spool,
-    output: &Output,
-) -> Result<Vec<Found>, CommandError> {
+pub(super) fn all(centre: &Existing, spool: &Spool, output: &Output) -> Result<Vec<Found>, CommandError> {
     let Existing { parameters, layout } = centre;
     let mut found = Vec::new();
     let limits = Limits { read: COPY, whole: COPY, ..Limits::default() };
@@ -48,9 +42,9 @@ pub(super) fn all(
     output.waiting("copying the KDC");
     let dump = spool.path().join("kdc-dump");
     let to = dump.display().to_string();
-    realm::run(layout, programs, "kdb5_util", &["-r", &parameters.realm, "dump", &to], "")?;
+    realm::run(layout, "kdb5_util", &["-r", &parameters.realm, "dump", &to], "")?;
     found.push((Member::KdcDump, dump));
-    found.extend(repositories(centre, programs, spool, output)?);
+    found.extend(repositories(centre, spool, output)?);
     found.extend(files_of(centre));
     Ok(found)
 }
@@ -71,12 +65,7 @@ fn copied(centre: &Existing, client: &Client, kept: Kept, spool: &Spool) -> Resu
     Ok(taken)
 }
 
-fn repositories(
-    centre: &Existing,
-    programs: &Programs,
-    spool: &Spool,
-    output: &Output,
-) -> Result<Vec<Found>, CommandError> {
+fn repositories(centre: &Existing, spool: &Spool, output: &Output) -> Result<Vec<Found>, CommandError> {
     let directory = centre.layout.repositories();
     let unreadable = |error: std::io::Error| {
         CommandError::local(CommandCode::FileUnreadable, format!("cannot read {}", directory.display()))
@@ -88,7 +77,7 @@ fn repositories(
         let Some(uuid) = name.to_str().and_then(|name| name.parse::<Uuid>().ok()) else { continue };
         output.waiting(&format!("copying repository {uuid}"));
         let to = spool.path().join(format!("{uuid}.bundle"));
-        match git::bundle(programs, &directory.join(&name), &to)? {
+        match git::bundle(&directory.join(&name), &to)? {
             Bundled::Whole => found.push((Member::Repository(uuid), to)),
             Bundled::Empty => {
                 files::write_new(&to, &[], files::Readers::OwnerOnly)?;

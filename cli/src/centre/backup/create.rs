@@ -23,7 +23,7 @@ use crate::files;
 use crate::output::{Output, Report, Style};
 
 pub(crate) fn backup(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let programs = Programs::find()?;
+    Programs::find()?;
     let centre = Existing::open(arguments.operand(0))?;
     let to = arguments.required_path("to")?;
     files::must_be_a_file(to, "a backup is written to a file of its own")?;
@@ -32,7 +32,7 @@ pub(crate) fn backup(arguments: &Arguments, output: &Output) -> Result<Exit, Com
     }
     let spool = Spool::make(&centre.layout)?;
     let began = format_rfc3339(now());
-    let found = collect::all(&centre, &programs, &spool, output)?;
+    let found = collect::all(&centre, &spool, output)?;
     let ended = format_rfc3339(now());
     let listed = found.iter().map(|(member, path)| {
         archive::listed(member, path).map_err(|error| {

@@ -34,12 +34,9 @@ pub(super) enum Bundled {
 }
 
 /// Writes a bundle. Pushes may go on: git lists the branches first, and what they lead to stays.
-pub(super) fn bundle(programs: &Programs, repository: &Path, to: &Path) -> Result<Bundled, CommandError> {
-    let made = git(
-        programs,
-        repository,
-        [OsStr::new("bundle"), "create".as_ref(), "--quiet".as_ref(), to.as_ref(), "--all".as_ref()],
-    )?;
+pub(super) fn bundle(repository: &Path, to: &Path) -> Result<Bundled, CommandError> {
+    let made =
+        git(repository, [OsStr::new("bundle"), "create".as_ref(), "--quiet".as_ref(), to.as_ref(), "--all".as_ref()])?;
     if made.status.success() {
         return Ok(Bundled::Whole);
     }
@@ -47,7 +44,7 @@ pub(super) fn bundle(programs: &Programs, repository: &Path, to: &Path) -> Resul
         return Ok(Bundled::Gone);
     }
     // git makes no bundle of nothing.
-    let branches = git(programs, repository, ["for-each-ref", "--count=1"])?;
+    let branches = git(repository, ["for-each-ref", "--count=1"])?;
     if branches.status.success() && branches.stdout.is_empty() {
         Ok(Bundled::Empty)
     } else {
@@ -56,25 +53,21 @@ pub(super) fn bundle(programs: &Programs, repository: &Path, to: &Path) -> Resul
 }
 
 /// Makes an empty repository, as the git server does.
-pub(super) fn make(programs: &Programs, repository: &Path) -> Result<(), CommandError> {
+pub(super) fn make(repository: &Path) -> Result<(), CommandError> {
     fs::create_dir(repository).map_err(|error| files::unwritable(repository, &error))?;
     let arguments = ["init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--object-format=sha1"];
-    done(repository, &git(programs, repository, arguments)?)
+    done(repository, &git(repository, arguments)?)
 }
 
 /// Fills an empty repository from a bundle. git checks every object.
-pub(super) fn unbundle(programs: &Programs, repository: &Path, bundle: &Path) -> Result<(), CommandError> {
+pub(super) fn unbundle(repository: &Path, bundle: &Path) -> Result<(), CommandError> {
     let arguments = ["fetch", "--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--update-head-ok", "--"];
     let arguments = arguments.iter().map(OsStr::new).chain([bundle.as_os_str(), "refs/*:refs/*".as_ref()]);
-    done(repository, &git(programs, repository, arguments)?)
+    done(repository, &git(repository, arguments)?)
 }
 
-fn git(
-    programs: &Programs,
-    repository: &Path,
-    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
-) -> Result<Output, CommandError> {
-    let program = programs.stock("git").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "git"))?;
+fn git(repository: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output, CommandError> {
+    let program = Programs::stock("git").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "git"))?;
     let mut command = Command::new(program);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C").env("HOME", "/dev/null");
     command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");

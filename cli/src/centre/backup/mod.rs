@@ -21,8 +21,6 @@ mod manifest;
 mod member;
 mod restore;
 mod spool;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use create::backup;
 pub(crate) use restore::restore;

@@ -27,7 +27,7 @@ use crate::output::{Output, Report, Style};
 const BUSY: &str = "another command restores to this directory";
 
 pub(crate) fn restore(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let programs = Programs::find()?;
+    Programs::find()?;
     let from = PathBuf::from(arguments.operand(0).ok_or_else(|| CommandError::usage("an argument is missing"))?);
     files::must_be_a_file(&from, "a backup is read twice")?;
     let target = existing::layout(arguments.operand(1))?;
@@ -39,9 +39,9 @@ pub(crate) fn restore(arguments: &Arguments, output: &Output) -> Result<Exit, Co
     output.waiting("writing files");
     let members = staging.extract(&from, &manifest)?;
     output.waiting("loading the KDC");
-    let edge_keys = staging.load_kdc(&programs, &parameters)?;
+    let edge_keys = staging.load_kdc(&parameters)?;
     output.waiting("making repositories");
-    staging.make_repositories(&programs, &members)?;
+    staging.make_repositories(&members)?;
     staging.finish(target.root())?;
     output.report(&RestoreReport {
         directory: target.root().display().to_string(),
@@ -146,19 +146,19 @@ impl Staging {
     }
 
     /// Makes the KDC's database, sees that its master key opens it, and lists the keys of edges.
-    fn load_kdc(&self, programs: &Programs, parameters: &Parameters) -> Result<Vec<EdgeKey>, CommandError> {
+    fn load_kdc(&self, parameters: &Parameters) -> Result<Vec<EdgeKey>, CommandError> {
         let (layout, realm) = (&self.layout, parameters.realm.as_str());
         files::replace(&layout.krb5_conf(), kdc::krb5_conf(parameters).as_bytes(), Readers::Anyone)?;
         files::replace(&layout.kdc_conf(), kdc::kdc_conf(parameters, layout).as_bytes(), Readers::Anyone)?;
         let dump = Member::KdcDump.place(layout);
         let named = dump.display().to_string();
-        realm::run(layout, programs, "kdb5_util", &["-r", realm, "load", &named], "")?;
+        realm::run(layout, "kdb5_util", &["-r", realm, "load", &named], "")?;
         remove(&dump)?;
-        realm::run(layout, programs, "kadmin.local", &["-r", realm, "-q", &format!("getprinc K/M@{realm}")], "")?;
+        realm::run(layout, "kadmin.local", &["-r", realm, "-q", &format!("getprinc K/M@{realm}")], "")?;
         let table = |name: &str| {
             let path = layout.kdc().join(name);
             let named = path.display().to_string();
-            realm::run(layout, programs, "kdb5_util", &["-r", realm, "tabdump", "-o", &named, name], "")?;
+            realm::run(layout, "kdb5_util", &["-r", realm, "tabdump", "-o", &named, name], "")?;
             let text = fs::read(&path).map_err(|error| files::unwritable(&path, &error))?;
             remove(&path)?;
             Ok::<_, CommandError>(String::from_utf8_lossy(&text).into_owned())
@@ -170,7 +170,7 @@ impl Staging {
         Ok(keys)
     }
 
-    fn make_repositories(&self, programs: &Programs, members: &[Member]) -> Result<(), CommandError> {
+    fn make_repositories(&self, members: &[Member]) -> Result<(), CommandError> {
         for member in members {
             let (uuid, filled) = match member {
                 Member::Repository(uuid) => (uuid, true),
@@ -178,9 +178,9 @@ impl Staging {
                 _ => continue,
             };
             let (repository, from) = (self.layout.repositories().join(uuid.to_string()), member.place(&self.layout));
-            git::make(programs, &repository)?;
+            git::make(&repository)?;
             if filled {
-                git::unbundle(programs, &repository, &from)?;
+                git::unbundle(&repository, &from)?;
             }
             remove(&from)?;
         }
