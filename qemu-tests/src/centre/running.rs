@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use latchkey_centre_site::{Layout, Parameters, Place, Program};
@@ -34,7 +35,8 @@ pub struct Centre {
     pub run: Run,
     programs: PathBuf,
     up: Option<Process>,
-    out: Option<Lines>,
+    /// Locked by nobody else: threads of a test share a centre.
+    out: Option<Mutex<Lines>>,
     last: Vec<String>,
     _ports: Vec<Port>,
 }
@@ -152,7 +154,7 @@ impl Centre {
             return Err(HarnessError::Ended { name: "latchkey centre up".into(), event: "its report".into(), tail });
         };
         let taken = begin.elapsed();
-        (self.up, self.out) = (Some(up), out);
+        (self.up, self.out) = (Some(up), out.map(Mutex::new));
         if let Some(password) = report["password"].as_str() {
             password.clone_into(&mut self.password);
             self.write_secret("password", password)?;
@@ -197,6 +199,7 @@ impl Centre {
     pub fn ended(&mut self) -> Result<ExitStatus, HarnessError> {
         let status = self.up.take().and_then(|up| up.wait(PATIENCE));
         if let Some(lines) = self.out.take().filter(|_| status.is_some()) {
+            let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
             lines.rest("the last words of `latchkey centre up`", &mut self.last);
         }
         status.ok_or_else(|| HarnessError::Deadline {
