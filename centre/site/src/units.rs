@@ -57,10 +57,7 @@ pub enum UnitsError {
 /// Whether services may be run from a path: not in a home directory, and not where each service has a directory of its own.
 pub fn check(path: &Path) -> Result<(), UnitsError> {
     let hidden = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
-    match hidden.iter().any(|hidden| path.starts_with(hidden)) {
-        true => Err(UnitsError::Hidden(path.into())),
-        false => Ok(()),
-    }
+    if hidden.iter().any(|hidden| path.starts_with(hidden)) { Err(UnitsError::Hidden(path.into())) } else { Ok(()) }
 }
 
 /// Every file, with its path below [`Installed::to`].
@@ -100,10 +97,8 @@ fn file(path: impl Into<PathBuf>, content: String) -> SiteFile {
 
 fn plain(path: &Path) -> Result<(), UnitsError> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'_' | b'-');
-    match path.is_absolute() && path.as_os_str().as_encoded_bytes().iter().copied().all(fits) {
-        true => Ok(()),
-        false => Err(UnitsError::Path(path.into())),
-    }
+    let good = path.is_absolute() && path.as_os_str().as_encoded_bytes().iter().copied().all(fits);
+    if good { Ok(()) } else { Err(UnitsError::Path(path.into())) }
 }
 
 fn target(layout: &Layout, to: &Path) -> String {
@@ -131,24 +126,20 @@ pub fn all() -> Vec<String> {
 
 fn users(layout: &Layout) -> String {
     let root = layout.root().display();
-    let mut lines = format!("# Written by `latchkey centre units`.\nu {KDC_USER} - \"Latchkey KDC\" {root}\n");
-    for program in Program::ALL {
-        lines += &format!("u {} - \"Latchkey {}\" {root}\n", program.file_name(), program.name());
-    }
-    lines
+    let kdc = format!("# Written by `latchkey centre units`.\nu {KDC_USER} - \"Latchkey KDC\" {root}\n");
+    let ours =
+        Program::ALL.map(|program| format!("u {} - \"Latchkey {}\" {root}\n", program.file_name(), program.name()));
+    kdc + &ours.concat()
 }
 
 /// Who owns what in the centre's directory: secrets and keys root, everything else the one program that writes it.
 fn owners(layout: &Layout) -> String {
-    let mut lines = format!("# Written by `latchkey centre units`.\nz {} 0711 root root\n", layout.root().display());
-    for path in [layout.secrets(), layout.tls(), layout.broker(), layout.logs()] {
-        lines += &format!("Z {} ~0700 root root\n", path.display());
-    }
-    let kdc = (layout.kdc(), KDC_USER);
-    for (path, user) in Program::ALL.map(|program| (layout.of(program), program.file_name())).into_iter().chain([kdc]) {
-        lines += &format!("Z {} ~0700 {user} {user}\n", path.display());
-    }
-    lines
+    let first = format!("# Written by `latchkey centre units`.\nz {} 0711 root root\n", layout.root().display());
+    let roots = [layout.secrets(), layout.tls(), layout.broker(), layout.logs()].map(|path| (path, "root"));
+    let ours = Program::ALL.map(|program| (layout.of(program), program.file_name()));
+    let all = roots.into_iter().chain(ours).chain([(layout.kdc(), KDC_USER)]);
+    let lines = all.map(|(path, user)| format!("Z {} ~0700 {user} {user}\n", path.display()));
+    std::iter::once(first).chain(lines).collect()
 }
 
 /// Where a unit finds a credential.
@@ -255,7 +246,7 @@ fn service_unit(parameters: &Parameters, layout: &Layout, installed: &Installed,
     let mut after = vec![KDC.to_owned(), KADMIND.to_owned()];
     after.extend(Program::ALL.into_iter().take_while(|before| *before != program).map(unit_name));
     let mut own = handed_over(parameters, layout, program.account());
-    own += &format!("ReadWritePaths={}\n", layout.of(program).display());
+    own.extend(["ReadWritePaths=", &layout.of(program).display().to_string(), "\n"]);
     if program == Program::Auth {
         own += "RuntimeDirectory=latchkey-auth\nRuntimeDirectoryMode=0711\n";
     }

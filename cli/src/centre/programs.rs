@@ -22,19 +22,14 @@ const STOCK: [(&str, &str); 6] = [
 pub(super) struct Programs {
     /// Where ours are.
     beside: PathBuf,
-    /// Where stock ones may be: PATH, and where Debian has servers, which users do not have there.
-    places: Vec<PathBuf>,
 }
 
 impl Programs {
     /// Ours beside this command, the stock ones where Debian puts them; an error names all that are missing.
     pub(super) fn find() -> Result<Self, CommandError> {
         let own = env::current_exe().map_err(|error| missing("this command's own file").because(error.to_string()))?;
-        let path = env::var_os("PATH").unwrap_or_default();
-        let usual = ["/usr/sbin", "/usr/bin", "/sbin"].map(PathBuf::from);
-        let places = env::split_paths(&path).filter(|place| place.is_absolute()).chain(usual).collect();
-        let programs = Self { beside: own.parent().unwrap_or_else(|| Path::new("/")).to_owned(), places };
-        let lacking: Vec<_> = STOCK.iter().filter(|(name, _)| programs.stock(name).is_none()).collect();
+        let programs = Self { beside: own.parent().unwrap_or_else(|| Path::new("/")).to_owned() };
+        let lacking: Vec<_> = STOCK.iter().filter(|(name, _)| Self::stock(name).is_none()).collect();
         if !lacking.is_empty() {
             let names = lacking.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
             let packages = lacking.iter().map(|(_, package)| *package).collect::<Vec<_>>().join(" ");
@@ -53,9 +48,12 @@ impl Programs {
         }
     }
 
-    /// A stock program.
-    pub(super) fn stock(&self, name: &str) -> Option<PathBuf> {
-        self.places.iter().map(|place| place.join(name)).find(|file| is_program(file))
+    /// A stock program; servers are in directories that users do not have in PATH.
+    pub(super) fn stock(name: &str) -> Option<PathBuf> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let places = env::split_paths(&path).filter(|place| place.is_absolute()).collect::<Vec<_>>();
+        let usual = ["/usr/sbin", "/usr/bin", "/sbin"].map(PathBuf::from);
+        places.into_iter().chain(usual).map(|place| place.join(name)).find(|file| is_program(file))
     }
 }
 

@@ -26,9 +26,9 @@ pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     let to = std::path::absolute(to).map_err(|error| files::unwritable(to, &error))?;
     let installed = installed(&programs, to)?;
     for path in [centre.layout.root(), &installed.ours, &installed.to] {
-        units::check(path).map_err(refused)?;
+        units::check(path).map_err(|error| refused(&error))?;
     }
-    let files = units::files(&centre.parameters, &centre.layout, &installed).map_err(refused)?;
+    let files = units::files(&centre.parameters, &centre.layout, &installed).map_err(|error| refused(&error))?;
     for file in &files {
         let path = installed.to.join(&file.path);
         let directory = path.parent().unwrap_or(&installed.to);
@@ -71,7 +71,7 @@ fn broker_user() -> Result<u32, CommandError> {
     })
 }
 
-fn refused(error: UnitsError) -> CommandError {
+fn refused(error: &UnitsError) -> CommandError {
     let refused = CommandError::usage(error.to_string());
     match error {
         UnitsError::Hidden(_) => {

@@ -34,7 +34,7 @@ pub(crate) fn up(arguments: &Arguments, output: &Output) -> Result<Exit, Command
         certificates::make(&site)?;
     }
     output.waiting("making the realm");
-    realm::make(&site, &programs)?;
+    realm::make(&site)?;
     let mut processes = Processes::default();
     let password = start(&site, &programs, &mut processes, arguments.has("new-password"), output)?;
     let page = site.parameters.place(Program::ClusterManager).url.to_string();
@@ -65,7 +65,7 @@ fn start(
     let realm = site.parameters.realm.as_str();
     let mut stock = |name: &'static str, arguments: &[&str], address: SocketAddr| {
         output.waiting(&format!("starting {name}"));
-        let program = programs.stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name))?;
+        let program = Programs::stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name))?;
         let mut command = Command::new(program);
         command.args(arguments).envs(realm::environment(&site.layout));
         processes.start(name, command, &site.layout.log(name), address)
@@ -86,7 +86,7 @@ fn start(
         }
     }
     let mut command = Command::new(
-        programs.stock("mosquitto").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "mosquitto"))?,
+        Programs::stock("mosquitto").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "mosquitto"))?,
     );
     command.arg("-c").arg(site.layout.mosquitto_conf());
     processes.start("mosquitto", command, &site.layout.log("mosquitto"), places.broker)?;
