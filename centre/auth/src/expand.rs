@@ -67,7 +67,7 @@ fn add(
         };
         match grant.target {
             uuids::special::MINE => {
-                std::iter::once(uuids::special::MINE).chain(objects.owned_by(principal)).try_for_each(&mut line)?
+                std::iter::once(uuids::special::MINE).chain(objects.owned_by(principal)).try_for_each(&mut line)?;
             }
             class if grant.plural => {
                 parts.insert(Part::Members(class));

@@ -13,6 +13,8 @@ use crate::{Answer, ConfigDb, Json, Outcome, Preconditions, Query, Write};
 const LONGEST_DUMP: u64 = 16 << 20;
 /// How long a dump may take to come.
 const DUMP_TIME: Duration = Duration::from_mins(2);
+/// How long a copy may take.
+const BACKUP_TIME: Duration = Duration::from_mins(10);
 
 /// Answers requests.
 #[derive(Debug)]
@@ -59,10 +61,22 @@ impl Handler for Requests {
         if method == Method::POST && path == "/load" {
             return Terms::authenticated().body_limit(LONGEST_DUMP).time(DUMP_TIME);
         }
+        if is_backup(method, path) {
+            return Terms::authenticated().body_limit(0).time(BACKUP_TIME);
+        }
         Terms::authenticated()
     }
 
     async fn handle(&self, request: Request) -> server::Answer {
+        if is_backup(request.method(), request.path()) {
+            let caller = self.callers.of(request.caller().known()?).await?;
+            if !caller.is_root() {
+                return Err(Refusal::forbidden("Only the root principal has everything copied"));
+            }
+            self.database.copy_beside().await.map_err(|error| Refusal::unavailable(error.to_string()))?;
+            tracing::info!(request = request.id(), "Copied the database");
+            return Ok(Response::empty(StatusCode::NO_CONTENT));
+        }
         let resource = Resource::parse(request.path()).map_err(|error| {
             Refusal::new(StatusCode::from_u16(error.status()).unwrap_or(StatusCode::NOT_FOUND), error.to_string())
         })?;
@@ -73,6 +87,11 @@ impl Handler for Requests {
             Box::pin(self.write(request, resource)).await
         }
     }
+}
+
+/// `POST /backup`, for the root principal: leaves a copy of this moment beside the file. The request names no path.
+fn is_backup(method: &Method, path: &str) -> bool {
+    method == Method::POST && path == "/backup"
 }
 
 /// What a request would write.
