@@ -47,3 +47,7 @@ codegen:
 # Every fuzz target for a while
 fuzz seconds="60":
     ./dev fuzz {{ seconds }}
+
+# A centre on this machine: just centre DIR
+centre *arguments:
+    ./dev centre {{ arguments }}
