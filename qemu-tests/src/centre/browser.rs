@@ -1,6 +1,6 @@
 //! A real Chromium, driven by its own chromedriver (W3C WebDriver).
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -264,10 +264,19 @@ impl Driver {
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}",
             self.0
         )?;
+        // The driver leaves the connection open, so the head says how long the body is.
+        let mut reader = BufReader::new(stream.take(LARGEST));
+        let (mut length, mut line) = (0, String::new());
+        while reader.read_line(&mut line)? > 0 && !line.trim().is_empty() {
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().map_err(std::io::Error::other)?;
+            }
+            line.clear();
+        }
         let mut answer = Vec::new();
-        // Its driver closes the connection, as it was asked to.
-        stream.take(LARGEST).read_to_end(&mut answer)?;
-        let head = answer.windows(4).position(|part| part == b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
-        Ok(answer.split_off(head))
+        reader.take(length).read_to_end(&mut answer)?;
+        Ok(answer)
     }
 }
