@@ -52,7 +52,7 @@ impl Page {
     /// Makes a cluster on the page, and waits until it is ready; its UUID.
     fn new_cluster(&self, name: &str) -> String {
         self.go("#/new");
-        self.browser.find("//label[.='Name']/following-sibling::input").enter(name).unwrap();
+        self.browser.find("//label[.='Name']/following-sibling::input").replace(name).unwrap();
         self.button("Create").click().unwrap();
         self.browser.shows("Ready to be bootstrapped");
         let hash = self.browser.run("return location.hash", &[]).unwrap();
