@@ -47,7 +47,10 @@ fn states(centre: &Centre, name: &str) -> Vec<Option<bool>> {
 fn a_cluster_lives_and_ends_by_the_command_line() {
     let centre = Centre::started("centre-life").unwrap();
     let made = centre.reported(&["new", "Building_1"]).unwrap();
-    assert_eq!((&made["name"], &made["group"], &made["ready"]), (&json!("Building_1"), &json!("ACME-Building_1"), &json!(true)));
+    assert_eq!(
+        (&made["name"], &made["group"], &made["ready"]),
+        (&json!("Building_1"), &json!("ACME-Building_1"), &json!(true))
+    );
     let uuid = made["uuid"].as_str().unwrap().to_owned();
     assert_eq!(centre.reported(&["show", "building_1"]).unwrap()["uuid"], made["uuid"], "without regard to case");
     let listed = centre.reported(&["list"]).unwrap();
@@ -192,7 +195,11 @@ fn names_that_mean_something_elsewhere_are_refused_by_command_schema_and_cluster
                     let cluster = centre.clusters().unwrap()[&uuid].clone();
                     (cluster["phase"] == "refused").then_some(cluster)
                 });
-                assert_eq!((&refused["error"]["retried"], &refused["ready"]), (&json!(false), &json!(false)), "{refused}");
+                assert_eq!(
+                    (&refused["error"]["retried"], &refused["ready"]),
+                    (&json!(false), &json!(false)),
+                    "{refused}"
+                );
                 assert_ne!(refused["error"]["fix"], "");
             }
             status => assert!([409, 422].contains(&status), "{name}: {status}"),
@@ -267,7 +274,11 @@ fn no_credential_of_a_cluster_reaches_another_one() {
             assert_eq!(centre.ask(who, "DELETE", Program::Auth, &path).unwrap().status, 403, "{name}");
         }
         for whom in ROLES.map(|other| principal(other, "B")).into_iter().chain(["admin".to_owned()]) {
-            for query in [format!("cpw -pw stolen {whom}"), format!("delprinc -force {whom}"), format!("ktadd -k /dev/null {whom}")] {
+            for query in [
+                format!("cpw -pw stolen {whom}"),
+                format!("delprinc -force {whom}"),
+                format!("ktadd -k /dev/null {whom}"),
+            ] {
                 let (_, said) = centre.kadmin(who, &query).unwrap();
                 let refused = said.contains("privilege") || said.contains("not permitted");
                 assert!(refused, "{name}: {query}: {said}");

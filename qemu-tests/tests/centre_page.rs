@@ -180,16 +180,20 @@ fn the_command_is_shown_copied_and_revoked(page: &Page) {
     let command = command.as_str();
     page.button("Copy").click().unwrap();
     browser.shows("Copied");
-    let copied = browser.run_async("const done = arguments[0]; navigator.clipboard.readText().then(done, error => done(String(error)))");
+    let copied = browser.run_async(
+        "const done = arguments[0]; navigator.clipboard.readText().then(done, error => done(String(error)))",
+    );
     assert_eq!(copied.unwrap(), json!(command));
-    let url = command.split_whitespace().find(|word| word.contains("/v1/bootstrap/")).unwrap().trim_matches(['\'', '"']);
+    let url =
+        command.split_whitespace().find(|word| word.contains("/v1/bootstrap/")).unwrap().trim_matches(['\'', '"']);
     assert_eq!(page.centre.curl(&[url]).unwrap().status, 200, "{command}");
     page.fit("command");
 
     browser.permission("clipboard-write", "denied").unwrap();
     browser.find("//pre[@aria-labelledby='checked']/following-sibling::button").click().unwrap();
     browser.shows("Selected: press Ctrl+C");
-    let (checked, selected) = (browser.find("//pre[@aria-labelledby='checked']").text(), browser.run("return String(getSelection())", &[]));
+    let (checked, selected) =
+        (browser.find("//pre[@aria-labelledby='checked']").text(), browser.run("return String(getSelection())", &[]));
     assert_eq!(selected.unwrap().as_str().unwrap().trim(), checked.unwrap());
 
     page.button("Revoke").click().unwrap();
@@ -248,7 +252,9 @@ fn it_is_deleted_by_its_name(page: &Page, uuid: &str) {
     browser.find("//dialog//button[.='Delete']").click().unwrap();
     browser.shows("That is not Building_1.");
     browser.press(key::ESCAPE).unwrap();
-    browser.wait("closed dialog", || (browser.run("return document.querySelector('dialog')", &[]).ok()? == Value::Null).then_some(()));
+    browser.wait("closed dialog", || {
+        (browser.run("return document.querySelector('dialog')", &[]).ok()? == Value::Null).then_some(())
+    });
     assert_eq!(centre.clusters().unwrap()[uuid]["phase"], "ready");
     browser.find("//details//button[.='Delete']").click().unwrap();
     browser.find("//dialog//input").enter("Building_1").unwrap();

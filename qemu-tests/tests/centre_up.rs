@@ -65,7 +65,10 @@ fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
     signal(centre.child("latchkey-directory").unwrap(), Signal::KILL);
     assert!(!centre.ended().unwrap().success());
     let why = centre.said();
-    assert!(why.contains("latchkey-directory") && why.contains("directory.log") && why.contains("program-ended"), "{why}");
+    assert!(
+        why.contains("latchkey-directory") && why.contains("directory.log") && why.contains("program-ended"),
+        "{why}"
+    );
     assert_eq!(centre.processes(), []);
     centre.start_with(&["--new-password"]).unwrap();
     assert_eq!(centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap().status, 200);

@@ -91,7 +91,8 @@ fn start(
     command.arg("-c").arg(site.layout.mosquitto_conf());
     processes.start("mosquitto", command, &site.layout.log("mosquitto"), places.broker)?;
     output.say(Tone::Good, "started", &format!("{:<16} {}", "mosquitto", places.broker));
-    Ok(if first || new_password { Some(block_on(realm::operator(site, &admin))?) } else { None })
+    let needed = first || new_password || block_on(realm::lacks_operator(site, &admin))?;
+    Ok(if needed { Some(block_on(realm::operator(site, &admin))?) } else { None })
 }
 
 /// Until somebody says to stop, or a process ends.

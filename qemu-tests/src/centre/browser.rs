@@ -60,7 +60,8 @@ impl Browser {
         let mut child = spawn(command).map_err(io_error("start", "chromedriver".as_ref()))?;
         let (out, mut said) = (child.stdout.take().map(Lines::of), Vec::new());
         let process = Process::watch(child).map_err(io_error("watch", "chromedriver".as_ref()))?;
-        let line = out.and_then(|out| out.find("chromedriver's port", &mut said, |line| line.contains("successfully on port ")));
+        let line = out
+            .and_then(|out| out.find("chromedriver's port", &mut said, |line| line.contains("successfully on port ")));
         let port = line.as_deref().and_then(|line| line.rsplit_once(" on port ")?.1.trim_end_matches('.').parse().ok());
         let port = port.ok_or_else(|| HarnessError::Unusable(format!("chromedriver: {}", said.join("\n"))))?;
         let driver = Driver((Ipv4Addr::LOCALHOST, port).into());

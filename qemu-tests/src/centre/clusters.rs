@@ -84,7 +84,8 @@ impl Centre {
         let patch = "content-type: application/merge-patch+json";
         let url = self.url(Program::ConfigDb, &path);
         let body = status.to_string();
-        let answer = self.curl(&["--user", &who, "--request", "PATCH", "--header", patch, "--data-binary", &body, &url])?;
+        let answer =
+            self.curl(&["--user", &who, "--request", "PATCH", "--header", patch, "--data-binary", &body, &url])?;
         Ok(answer.status)
     }
 

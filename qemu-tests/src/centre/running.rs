@@ -19,7 +19,8 @@ use crate::process::{Finished, Process, TOOL, run, spawn};
 use crate::run::Run;
 
 /// What a centre is made of besides our programs.
-const TOOLS: [&str; 7] = ["/usr/sbin/krb5kdc", "/usr/sbin/kadmind", "/usr/sbin/mosquitto", "kinit", "curl", "git", "setpriv"];
+const TOOLS: [&str; 7] =
+    ["/usr/sbin/krb5kdc", "/usr/sbin/kadmind", "/usr/sbin/mosquitto", "kinit", "curl", "git", "setpriv"];
 
 /// A centre in a directory of the test. Dropping it ends every process of it.
 #[derive(Debug)]
@@ -87,9 +88,20 @@ impl Centre {
             *address = next()?;
         }
         let layout = Layout::new(run.subdirectory("centre")?);
-        let text = serde_json::to_string_pretty(&parameters).map_err(|error| HarnessError::Unusable(error.to_string()))?;
+        let text =
+            serde_json::to_string_pretty(&parameters).map_err(|error| HarnessError::Unusable(error.to_string()))?;
         fs::write(layout.parameters(), text).map_err(io_error("write", &layout.parameters()))?;
-        Ok(Self { parameters, layout, password: String::new(), run, programs, up: None, out: None, last: Vec::new(), _ports: ports })
+        Ok(Self {
+            parameters,
+            layout,
+            password: String::new(),
+            run,
+            programs,
+            up: None,
+            out: None,
+            last: Vec::new(),
+            _ports: ports,
+        })
     }
 
     /// Takes the programs of another directory.
@@ -111,9 +123,7 @@ impl Centre {
         for program in ours.into_iter().chain(others) {
             let (from, to) = (self.programs.join(program), directory.join(program));
             // The command looks beside its own file, so a symbolic link would not do; another file system needs a copy.
-            fs::hard_link(&from, &to)
-                .or_else(|_| fs::copy(&from, &to).map(drop))
-                .map_err(io_error("copy", &from))?;
+            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)).map_err(io_error("copy", &from))?;
         }
         Ok(directory)
     }
@@ -157,7 +167,8 @@ impl Centre {
     /// Waits until each service knows what the operator may do: a moment after a start they say that they do not (503).
     fn lets_in(&self) {
         let info = Self::entry(uuids::application::INFO, &uuids::service::AUTH.to_string());
-        let asked = [(Program::ConfigDb, info.as_str()), (Program::ClusterManager, "v1/cluster"), (Program::Auth, "v2/whoami")];
+        let asked =
+            [(Program::ConfigDb, info.as_str()), (Program::ClusterManager, "v1/cluster"), (Program::Auth, "v2/whoami")];
         for (program, path) in asked {
             until(format_args!("{program:?} to let the operator in"), || {
                 self.ask(self.admin(), "GET", program, path).ok().filter(|answer| answer.status == 200)

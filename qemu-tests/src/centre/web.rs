@@ -29,7 +29,11 @@ impl Answer {
 impl Centre {
     /// The URL of a path of a service.
     pub fn url(&self, program: Program, path: &str) -> String {
-        format!("{}/{}", self.parameters.place(program).url.to_string().trim_end_matches('/'), path.trim_start_matches('/'))
+        format!(
+            "{}/{}",
+            self.parameters.place(program).url.to_string().trim_end_matches('/'),
+            path.trim_start_matches('/')
+        )
     }
 
     /// curl with arguments, in front of this centre's authority, realm and ticket cache.
@@ -76,7 +80,10 @@ impl Centre {
         command.args(["-c", "credential.helper=", "-c", &format!("credential.helper={answer}"), "clone", &url]).arg(to);
         command.env("WHO", self.parameters.principal(user.0)).env("SECRET", user.1);
         command.env("GIT_SSL_CAINFO", self.layout.authority()).env("GIT_TERMINAL_PROMPT", "0");
-        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null").env("HOME", self.run.path());
+        command
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_SYSTEM", "/dev/null")
+            .env("HOME", self.run.path());
         run(&mut command, TOOL)
     }
 }
