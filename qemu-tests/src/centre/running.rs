@@ -309,7 +309,7 @@ impl Drop for Centre {
 }
 
 /// The children of a process, as the kernel tells them.
-pub(super) fn children(parent: u32) -> Vec<Child> {
+pub fn children(parent: u32) -> Vec<Child> {
     processes().into_iter().filter(|(_, of)| *of == parent).map(|(child, _)| child).collect()
 }
 
