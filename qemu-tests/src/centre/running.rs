@@ -105,6 +105,7 @@ impl Centre {
     }
 
     /// Takes the programs of another directory.
+    #[must_use]
     pub fn with_programs(mut self, programs: PathBuf) -> Self {
         self.programs = programs;
         self
