@@ -18,14 +18,16 @@ fn behind_proxies(name: &str) -> (Centre, Calls, Vec<Proxy>) {
     let centre = Centre::prepared(name, true).unwrap();
     let programs = centre.linked_programs("programs").unwrap();
     let (calls, real) = (Calls::default(), centre.programs().join("latchkey-cluster-manager"));
-    let (mut proxies, mut words) = (Vec::new(), String::new());
+    let (mut proxies, mut words) = (Vec::new(), Vec::new());
     for program in [Program::ConfigDb, Program::Auth, Program::GitServer] {
         let at = centre.parameters.place(program).listen;
         let proxy = Proxy::before(at, &calls).unwrap();
-        words += &format!("s#localhost:{}\"#localhost:{}\"#;", at.port(), proxy.address().port());
-        words += &format!("s#localhost:{}/#localhost:{}/#;", at.port(), proxy.address().port());
+        words.extend(
+            ['"', '/'].map(|end| format!("s#localhost:{}{end}#localhost:{}{end}#", at.port(), proxy.address().port())),
+        );
         proxies.push(proxy);
     }
+    let words = words.join(";");
     let stand_in = programs.join("latchkey-cluster-manager");
     fs::remove_file(&stand_in).unwrap();
     let script = format!(
