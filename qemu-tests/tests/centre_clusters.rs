@@ -71,7 +71,10 @@ fn the_repository_is_there(centre: &Centre) {
     assert!(cloned.status.success(), "{}", words(&cloned));
     let mut files = Command::new("git");
     let files = output(files.arg("-C").arg(&to).args(["ls-files"])).unwrap();
-    assert!(files.lines().any(|file| file.ends_with(".yaml")), "{files}");
+    assert!(
+        files.lines().any(|file| std::path::Path::new(file).extension().is_some_and(|end| end == "yaml")),
+        "{files}"
+    );
 }
 
 fn the_command_leads_to_the_script(centre: &Centre, uuid: &str) {

@@ -52,7 +52,7 @@ impl Page {
     /// Makes a cluster on the page, and waits until it is ready; its UUID.
     fn new_cluster(&self, name: &str) -> String {
         self.go("#/new");
-        self.browser.find("//label[.='Name']/following-sibling::input").enter(name).unwrap();
+        self.browser.find("//label[.='Name']/following-sibling::input").replace(name).unwrap();
         self.button("Create").click().unwrap();
         self.browser.shows("Ready to be bootstrapped");
         let hash = self.browser.run("return location.hash", &[]).unwrap();
@@ -70,7 +70,10 @@ impl Page {
             );
             assert_eq!(found.unwrap(), json!([]), "{view}");
         }
-        assert_eq!(self.browser.complaints().unwrap(), Vec::<String>::new(), "{view}");
+        // The browser itself notes each sign-in that was refused, one for each service, whenever it comes.
+        let mut complaints = self.browser.complaints().unwrap();
+        complaints.retain(|line| !(line.contains("/token ") && line.contains("status of 401")));
+        assert_eq!(complaints, Vec::<String>::new(), "{view}");
         let wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
         assert_eq!(self.browser.run(wide, &[]).unwrap(), 0, "{view} scrolls sideways");
         if std::env::var_os("LATCHKEY_PICTURES").is_some() {
@@ -122,8 +125,6 @@ fn an_operator_makes_bootstraps_and_deletes_a_cluster_on_the_page() {
     browser.find("//input[@type='password']").enter("wrong").unwrap();
     page.button("Sign in").click().unwrap();
     browser.shows("The user or the password is wrong.");
-    // The browser itself notes each answer of 401.
-    assert!(browser.complaints().unwrap().iter().all(|line| line.contains("401")));
     browser.open(&centre.url(Program::ClusterManager, "")).unwrap();
     page.sign_in();
     browser.shows("There is no cluster yet.");

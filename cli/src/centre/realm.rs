@@ -75,6 +75,11 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
     Ok(admin)
 }
 
+/// Whether the operator has no principal: a new centre's first start may have ended before it was made.
+pub(super) async fn lacks_operator(site: &Site, admin: &Admin) -> Result<bool, CommandError> {
+    admin.show(&upn(site, kdc::OPERATOR)?).await.map(|found| found.is_none()).map_err(denied)
+}
+
 /// Gives the operator's principal a new password, and makes it where it is not there.
 pub(super) async fn operator(site: &Site, admin: &Admin) -> Result<Zeroizing<String>, CommandError> {
     let (principal, password) = (upn(site, kdc::OPERATOR)?, new_password()?);

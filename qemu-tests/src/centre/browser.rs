@@ -1,6 +1,6 @@
-//! A real Chromium, driven by its own chromedriver (W3C WebDriver).
+//! A real Chromium, driven by its own chromedriver (W3C `WebDriver`).
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::doctor::need;
 use crate::error::{HarnessError, io_error};
 use crate::run::Run;
 
-/// The word for an element in WebDriver's JSON.
+/// The word for an element in JSON of `WebDriver`.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// The longest answer: a screenshot.
 const LARGEST: u64 = 64 << 20;
@@ -38,7 +38,7 @@ pub struct Element<'a> {
     id: String,
 }
 
-/// Keys that are no characters, as WebDriver numbers them.
+/// Keys that are no characters, as `WebDriver` numbers them.
 pub mod key {
     /// Tab.
     pub const TAB: &str = "\u{e004}";
@@ -109,7 +109,7 @@ impl Browser {
         self.post("/execute/async", &json!({ "script": script, "args": [] }))
     }
 
-    /// A command of the DevTools protocol: what a browser can be made to seem.
+    /// A command of the `DevTools` protocol: what a browser can be made to seem.
     pub fn devtools(&self, command: &str, parameters: &Value) -> Result<Value, HarnessError> {
         self.post("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
     }
@@ -119,7 +119,7 @@ impl Browser {
         self.post("/permissions", &json!({ "descriptor": { "name": name }, "state": state })).map(drop)
     }
 
-    /// The visible element that an XPath leads to, when there is one.
+    /// The visible element that an `XPath` leads to, when there is one.
     ///
     /// # Panics
     /// If there is none in time: says what the page shows.
@@ -265,10 +265,19 @@ impl Driver {
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}",
             self.0
         )?;
+        // The driver leaves the connection open, so the head says how long the body is.
+        let mut reader = BufReader::new(stream.take(LARGEST));
+        let (mut length, mut line) = (0, String::new());
+        while reader.read_line(&mut line)? > 0 && !line.trim().is_empty() {
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().map_err(std::io::Error::other)?;
+            }
+            line.clear();
+        }
         let mut answer = Vec::new();
-        // Its driver closes the connection, as it was asked to.
-        stream.take(LARGEST).read_to_end(&mut answer)?;
-        let head = answer.windows(4).position(|part| part == b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
-        Ok(answer.split_off(head))
+        reader.take(length).read_to_end(&mut answer)?;
+        Ok(answer)
     }
 }

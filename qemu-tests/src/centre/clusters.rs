@@ -81,11 +81,11 @@ impl Centre {
     pub fn report(&self, user: (&str, &str), uuid: &str, status: &Value) -> Result<u16, HarnessError> {
         let path = Self::entry(application::EDGE_CLUSTER_STATUS, uuid);
         let who = format!("{}:{}", self.parameters.principal(user.0), user.1);
-        let patch = "content-type: application/merge-patch+json";
+        let merge = "content-type: application/merge-patch+json";
         let url = self.url(Program::ConfigDb, &path);
         let body = status.to_string();
         let answer =
-            self.curl(&["--user", &who, "--request", "PATCH", "--header", patch, "--data-binary", &body, &url])?;
+            self.curl(&["--user", &who, "--request", "PATCH", "--header", merge, "--data-binary", &body, &url])?;
         Ok(answer.status)
     }
 

@@ -1,7 +1,7 @@
 //! A proxy that counts what its client sends, and ends the client before or after one of these calls.
 //!
 //! It knows nothing of what it carries: a call is what the client sends in one piece while nothing came back since, which holds
-//! for requests of HTTP without TLS, for frames of WebSockets and for the records of kadmind.
+//! for requests of HTTP without TLS, for frames of `WebSockets` and for the records of kadmind.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -16,4 +16,4 @@ pub mod realm;
 mod running;
 pub mod web;
 
-pub use running::{Centre, Child};
+pub use running::{Centre, Child, children};

@@ -105,6 +105,7 @@ impl Centre {
     }
 
     /// Takes the programs of another directory.
+    #[must_use]
     pub fn with_programs(mut self, programs: PathBuf) -> Self {
         self.programs = programs;
         self
@@ -309,7 +310,7 @@ impl Drop for Centre {
 }
 
 /// The children of a process, as the kernel tells them.
-pub(super) fn children(parent: u32) -> Vec<Child> {
+pub fn children(parent: u32) -> Vec<Child> {
     processes().into_iter().filter(|(_, of)| *of == parent).map(|(child, _)| child).collect()
 }
 
