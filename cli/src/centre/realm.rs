@@ -77,7 +77,7 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
 
 /// Whether the operator has no principal: a new centre's first start may have ended before it was made.
 pub(super) async fn lacks_operator(site: &Site, admin: &Admin) -> Result<bool, CommandError> {
-    admin.show(&upn(site, kdc::OPERATOR)?).await.map(|found| found.is_none()).map_err(denied)
+    admin.show(&upn(site, kdc::OPERATOR)?).await.map(|found| found.is_none()).map_err(|error| denied(&error))
 }
 
 /// Gives the operator's principal a new password, and makes it where it is not there.

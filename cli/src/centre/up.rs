@@ -34,7 +34,7 @@ pub(crate) fn up(arguments: &Arguments, output: &Output) -> Result<Exit, Command
         certificates::make(&site)?;
     }
     output.waiting("making the realm");
-    realm::make(&site, &programs)?;
+    realm::make(&site)?;
     let mut processes = Processes::default();
     let password = start(&site, &programs, &mut processes, arguments.has("new-password"), output)?;
     let page = site.parameters.place(Program::ClusterManager).url.to_string();
@@ -65,9 +65,9 @@ fn start(
     let realm = site.parameters.realm.as_str();
     let mut stock = |name: &'static str, arguments: &[&str], address: SocketAddr| {
         output.waiting(&format!("starting {name}"));
-        let program = programs.stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name))?;
+        let program = Programs::stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name))?;
         let mut command = Command::new(program);
-        command.args(arguments).envs(realm::environment(site));
+        command.args(arguments).envs(realm::environment(&site.layout));
         processes.start(name, command, &site.layout.log(name), address)
     };
     stock("krb5kdc", &["-n", "-r", realm], places.kdc)?;
@@ -86,11 +86,15 @@ fn start(
         }
     }
     let mut command = Command::new(
-        programs.stock("mosquitto").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "mosquitto"))?,
+        Programs::stock("mosquitto").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "mosquitto"))?,
     );
     command.arg("-c").arg(site.layout.mosquitto_conf());
     processes.start("mosquitto", command, &site.layout.log("mosquitto"), places.broker)?;
     output.say(Tone::Good, "started", &format!("{:<16} {}", "mosquitto", places.broker));
+    for program in Program::ALL {
+        output.waiting(&format!("waiting for {}", program.name()));
+        processes.wait_until_well(program.name(), site.parameters.place(program).admin)?;
+    }
     let needed = first || new_password || block_on(realm::lacks_operator(site, &admin))?;
     Ok(if needed { Some(block_on(realm::operator(site, &admin))?) } else { None })
 }
