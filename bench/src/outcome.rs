@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::promises::{Limit, PROMISED};
 
 /// Ours, and a peer that does the same work, or a part of it.
-const COMPARED: [(&str, &str); 18] = [
+const COMPARED: [(&str, &str); 21] = [
     ("attestation/quote-p256", "keylime/quote-p256"),
     ("attestation/quote-p256", "tpm2-tools/quote-p256"),
     ("attestation/quote-rsa", "keylime/quote-rsa"),
@@ -27,6 +27,9 @@ const COMPARED: [(&str, &str); 18] = [
     ("cli/measure-image", "systemd-measure/pcr-11"),
     ("cli/measure-image", "sev-snp-measure/process"),
     ("cli/measure-image", "snpguest/launch-digest"),
+    ("config-db/http-get", "pgbench/select"),
+    ("config-db/http-put", "pgbench/update"),
+    ("config-db/http-patch", "pgbench/update"),
 ];
 
 /// Everything a run found.

@@ -11,7 +11,7 @@ use crate::child;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the lowest layer to the highest.
-const BENCHMARKS: [(&str, &str); 14] = [
+const BENCHMARKS: [(&str, &str); 15] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-attestation", "snp"),
     ("latchkey-attestation", "tdx"),
@@ -21,6 +21,7 @@ const BENCHMARKS: [(&str, &str); 14] = [
     ("latchkey-measurements", "launch"),
     ("latchkey-cli", "measure"),
     ("latchkey-join-service", "tickets"),
+    ("latchkey-config-db", "requests"),
     ("latchkey-qemu-tests", "image"),
     ("latchkey-qemu-tests", "boot"),
     ("latchkey-qemu-tests", "disk"),

@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::child;
 use crate::outcome::Outcome;
 
-/// Measures every peer that this machine has or can fetch. cryptsetup is beside our own benchmarks already.
+/// Measures every peer that this machine has or can fetch. cryptsetup and pgbench are beside our own benchmarks already.
 ///
 /// # Errors
 /// The run was stopped.

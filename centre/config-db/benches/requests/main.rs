@@ -1,0 +1,101 @@
+//! config-db as its clients meet it, beside `PostgreSQL`'s own benchmark on the same disk: `cargo bench -p latchkey-config-db --bench
+//! requests`.
+//!
+//! The service is this program again, in a process of its own: the real server and the embedded engine, a fake in the place of the KDC,
+//! and a caller with a token and 50 permissions. 16 connections ask, each as soon as it was answered; the peer's 16 clients do the
+//! same. Rounds of ours and of the peer's take turns, so that what else the machine does disturbs both. Each figure is time of the
+//! clock by requests: one over the rate. The load makers run on the same processors as what they load.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
+
+mod content;
+mod load;
+mod postgres;
+mod service;
+mod watchers;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use latchkey_bench::{Bench, Clock, Figure, Quantity};
+use load::Connections;
+use postgres::{Postgres, SELECT, UPDATE};
+use service::Service;
+use watchers::Watchers;
+
+const ROUNDS: u32 = 7;
+/// Requests of a round.
+const GETS: u32 = 20_000;
+const WRITES: u32 = 8_000;
+/// As many as a watcher may be behind are never under way.
+const WATCHED_WRITES: u32 = 400;
+const WATCHERS: u32 = 100;
+/// For both databases: it outlives a restart by its definition (hier(7)), so it is on a disk.
+const DISK: &str = "/var/tmp";
+
+fn main() {
+    if let Some(directory) = std::env::args().skip_while(|argument| argument != service::SERVE).nth(1) {
+        return service::serve(Path::new(&directory));
+    }
+    let bench = Bench::from_args();
+    let directory = tempfile::tempdir_in(DISK).unwrap();
+    service::fill(directory.path());
+    let service = Service::start(directory.path());
+    memory(&bench, &service, "memory-ready", "memory with 10 000 entries, ready, bytes");
+    let mut connections = Connections::open(service.address, &service.token());
+    requests(&bench, &mut connections);
+    watched(&bench, &service, &mut connections);
+    memory(&bench, &service, "memory-served", "memory with 10 000 entries, after all that, bytes");
+}
+
+fn memory(bench: &Bench, service: &Service, id: &str, what: &str) {
+    bench.count(&Quantity::new(&format!("config-db/{id}"), what, service.memory()));
+}
+
+fn requests(bench: &Bench, connections: &mut Connections) {
+    let postgres = Postgres::start();
+    if let Err(why) = &postgres {
+        eprintln!("pgbench is left out: {why}");
+    }
+    let (mut gets, mut puts, mut patches, mut selects, mut updates) = (vec![], vec![], vec![], vec![], vec![]);
+    // The first round is the warm-up.
+    for round in 0..=ROUNDS {
+        gets.push(connections.ask(GETS, 200, content::get));
+        selects.extend(postgres.as_ref().map(|postgres| postgres.thousand(SELECT)));
+        puts.push(connections.ask(WRITES, 204, |number| content::put(number, round * WRITES + number)));
+        updates.extend(postgres.as_ref().map(|postgres| postgres.thousand(UPDATE)));
+        patches.push(connections.ask(WRITES, 204, |number| content::patch(number, round * WRITES + number)));
+    }
+    for (id, what, count, rounds) in [
+        ("config-db/http-get", "GET of an entry, 16 connections", GETS, &gets),
+        ("config-db/http-put", "durable PUT, 16 connections", WRITES, &puts),
+        ("config-db/http-patch", "durable PATCH, 16 connections", WRITES, &patches),
+        ("pgbench/select", "pgbench: one row selected, prepared, 16 clients", 1000, &selects),
+        ("pgbench/update", "pgbench: one row updated, prepared, 16 clients", 1000, &updates),
+    ] {
+        if let Some((_, rounds)) = rounds.split_first() {
+            bench.report(&Figure::from_batches(id, what, Clock::Wall, count, rounds));
+        }
+    }
+}
+
+/// From the first request to the last frame.
+fn watched(bench: &Bench, service: &Service, connections: &mut Connections) {
+    let mut watchers = Watchers::open(WATCHERS, service.address, &service.token());
+    let mut round = |round: u32| -> Duration {
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            let told = scope.spawn(|| watchers.told(u64::from(WATCHED_WRITES) * u64::from(WATCHERS)));
+            connections
+                .ask(WATCHED_WRITES, 204, |number| content::watched_put(number, round * WATCHED_WRITES + number));
+            told.join().unwrap();
+        });
+        began.elapsed()
+    };
+    round(0);
+    let rounds: Vec<Duration> = (1..=ROUNDS * 3).map(&mut round).collect();
+    let what = "durable PUT, 16 connections, 100 searches told";
+    bench.report(&Figure::from_batches("config-db/http-put-watched", what, Clock::Wall, WATCHED_WRITES, &rounds));
+    let (what, frames) = ("frame of 100 searches, told over WebSockets", WATCHED_WRITES * WATCHERS);
+    bench.report(&Figure::from_batches("config-db/http-frames", what, Clock::Wall, frames, &rounds));
+}

@@ -1,0 +1,129 @@
+//! The service, in a process of its own.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+
+use latchkey_centre_service::{AccessConfig, AccessLists};
+use latchkey_config_db::engine::Embedded;
+use latchkey_config_db::server::{Callers, server};
+use latchkey_config_db::{Caller, ConfigDb, Json, Preconditions, Uuid, Write};
+use latchkey_factory_plus::grants::Access;
+use latchkey_factory_plus::uuids::class::{APPLICATION, INDIVIDUAL};
+use latchkey_factory_plus::uuids::permission::{READ_CONFIG, WRITE_CONFIG};
+use latchkey_factory_plus::uuids::service::AUTH;
+use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits, Services, Settings, Trust};
+use latchkey_http_server::testing::FakeVerifier;
+use latchkey_http_server::{HttpConfig, Nothing, Realm};
+use latchkey_test_support::spawn;
+use serde_json::json;
+
+use crate::content::{APP, ENTRIES, WATCHED, WATCHED_ENTRIES, object, value};
+
+/// The argument before the directory.
+pub(crate) const SERVE: &str = "--serve";
+const GRANTS: u8 = 50;
+
+pub(crate) struct Service {
+    pub(crate) address: SocketAddr,
+    process: Child,
+    /// It ends when this does.
+    input: Option<ChildStdin>,
+}
+
+impl Service {
+    pub(crate) fn start(directory: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg(SERVE).arg(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = spawn(command).unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let input = process.stdin.take();
+        Self { address: line.trim().parse().unwrap(), process, input }
+    }
+
+    pub(crate) fn token(&self) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        // admin:pw
+        let head = "POST /token HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\nAuthorization: Basic YWRtaW46cHc=\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply.split("\"token\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    }
+
+    /// Resident memory of the process now (`VmRSS`, proc(5)).
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        drop(self.process.wait());
+    }
+}
+
+fn database(directory: &Path) -> ConfigDb {
+    ConfigDb::start(Embedded::at(directory.join("config-db"))).unwrap()
+}
+
+/// All entries, by another process than that whose memory is measured.
+pub(crate) fn fill(directory: &Path) {
+    let database = database(directory);
+    let root = |write| database.write(Caller::root(), write);
+    let create = |class, uuid| Write::CreateObject { class, uuid: Some(uuid) };
+    let put = |app, number| Write::Put(app, object(number), Json::of(&value(number)), Preconditions::default());
+    let numbers = || 0..ENTRIES;
+    let writes = [APP, WATCHED].map(|app| create(APPLICATION, app)).into_iter();
+    let writes = writes.chain(numbers().map(|number| create(INDIVIDUAL, object(number))));
+    let writes = writes.chain(numbers().map(|number| put(APP, number)));
+    let writes: Vec<Write> = writes.chain((0..WATCHED_ENTRIES).map(|number| put(WATCHED, number))).collect();
+    smol::block_on(async {
+        let mut writes = writes.into_iter().peekable();
+        while writes.peek().is_some() {
+            let group: Vec<_> = writes.by_ref().take(1000).map(root).collect();
+            for write in group {
+                write.await.unwrap();
+            }
+        }
+    });
+}
+
+/// Serves until its input ends.
+pub(crate) fn serve(directory: &Path) {
+    let config: HttpConfig = serde_json::from_value(json!({
+        "listen": ["127.0.0.1:0"], "admin_listen": "127.0.0.1:0", "insecure": true
+    }))
+    .unwrap();
+    let client = Client::new(Settings {
+        identity: Identity::basic("sv1configdb@R", &"pw".to_owned().into()).unwrap(),
+        trust: Trust::none().allowing(Insecure),
+        // Nobody asks: the one caller's permissions are known.
+        services: Services::fixed([(AUTH, "http://127.0.0.1:1".parse().unwrap())]),
+        limits: Limits::default(),
+    });
+    let access = AccessConfig { root: None, fixed: BTreeMap::from([("admin@R".to_owned(), grants())]) };
+    let callers = Callers::new(AccessLists::new(&access, &client), &client);
+    let verifier = Arc::new(FakeVerifier::of([("admin@R", "pw")]));
+    let database = database(directory);
+    let server = server(&config, Realm::parse("R").unwrap(), verifier, &database, &callers).unwrap();
+    let running = server.start(Arc::new(Nothing), Arc::new(Nothing)).unwrap();
+    println!("{}", running.address());
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// Of which the last four are those that matter.
+fn grants() -> Vec<Access> {
+    let other = (4..GRANTS).map(|number| Access { permission: READ_CONFIG, target: Uuid::from_random([number; 16]) });
+    let own = [APP, WATCHED]
+        .into_iter()
+        .flat_map(|target| [READ_CONFIG, WRITE_CONFIG].map(|permission| Access { permission, target }));
+    other.chain(own).collect()
+}
