@@ -48,9 +48,9 @@ fn the_page_is_served_to_anybody_and_can_run_nothing_else() {
     }
     assert!(names.len() >= 15 && size <= 80 << 10, "{names:?}: {size}");
 
-    let site: Value = serde_json::from_slice(&ask(rig.address(), "GET", "/page.json", "").body).unwrap();
-    assert_eq!((site["realm"].as_str(), site["insecure"].as_bool()), (Some("EXAMPLE.ORG"), Some(true)));
-    assert_eq!(site["services"]["cluster_manager"], format!("http://{}", rig.address()));
+    let described: Value = serde_json::from_slice(&ask(rig.address(), "GET", "/page.json", "").body).unwrap();
+    assert_eq!((described["realm"].as_str(), described["insecure"].as_bool()), (Some("EXAMPLE.ORG"), Some(true)));
+    assert_eq!(described["services"]["cluster_manager"], format!("http://{}", rig.address()));
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub type Updates = Pin<Box<dyn Stream<Item = Told> + Send>>;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Told {
     /// An update. The subscription's UUID is set by the server.
-    Update(Update),
+    Update(Box<Update>),
     /// A finished frame, sent as it is: the JSON of an [`Update`] with the [UUID of the request](Request::uuid).
     Frame {
         /// The JSON.
@@ -37,7 +37,7 @@ impl Told {
     pub(crate) fn text(self, uuid: Uuid) -> Option<String> {
         match self {
             // Its maps have strings as keys, so it is JSON.
-            Self::Update(update) => serde_json::to_string(&Update { uuid, ..update }).ok(),
+            Self::Update(update) => serde_json::to_string(&Update { uuid, ..*update }).ok(),
             Self::Frame { text, .. } => Some(text),
         }
     }
@@ -45,7 +45,7 @@ impl Told {
 
 impl From<Update> for Told {
     fn from(update: Update) -> Self {
-        Self::Update(update)
+        Self::Update(Box::new(update))
     }
 }
 

@@ -356,7 +356,7 @@ async fn follow(subscribing: super::Subscribing<'_>, uuid: Uuid, outbox: &Outbox
 }
 
 fn status(uuid: Uuid, status: u16) -> Told {
-    Told::Update(Update { uuid, status, response: None, child: None, children: None })
+    Update { uuid, status, response: None, child: None, children: None }.into()
 }
 
 /// Whether it fits.
