@@ -1,4 +1,4 @@
-//! `WebSocket`s that search, and count what they are told: no more of RFC 6455 than that needs.
+//! WebSockets that search, and count what they are told: no more of RFC 6455 than that needs.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,8 +12,6 @@ use crate::content::WATCHED;
 /// Final frames: text, and the question whether we are there.
 const TEXT: u8 = 0x81;
 const PING: u8 = 0x89;
-/// The second byte of a frame whose length takes 16 bits, with a mask.
-const MASKED_16_BIT: u8 = 0xFE;
 const BUFFER: usize = 64 * 1024;
 
 pub(crate) struct Watchers(Vec<Watcher>);
@@ -83,7 +81,7 @@ impl Watcher {
     /// A text, masked with zeros.
     fn say(&mut self, text: &str) {
         let length = u16::try_from(text.len()).unwrap().to_be_bytes();
-        let frame = [&[TEXT, MASKED_16_BIT], &length[..], &[0; 4], text.as_bytes()].concat();
+        let frame = [&[TEXT, 0x80 | 126], &length[..], &[0; 4], text.as_bytes()].concat();
         self.stream.write_all(&frame).unwrap();
     }
 
@@ -107,7 +105,9 @@ impl Watcher {
     fn take(&mut self) -> Option<Vec<u8>> {
         loop {
             let (kind, head, length) = match *self.read.as_slice() {
-                [_, 127, ..] => panic!("a frame of 64 KiB or more, which nothing here is"),
+                [kind, 127, a, b, c, d, e, f, g, h, ..] => {
+                    (kind, 10, usize::try_from(u64::from_be_bytes([a, b, c, d, e, f, g, h])).unwrap())
+                }
                 [kind, 126, a, b, ..] => (kind, 4, usize::from(u16::from_be_bytes([a, b]))),
                 [kind, length @ ..=125, ..] => (kind, 2, usize::from(length)),
                 _ => return None,
