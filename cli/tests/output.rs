@@ -118,7 +118,8 @@ impl Bench {
             "backup list" => vec!["--backups", "."],
             "backup check" => vec!["backup"],
             "collateral show" => vec!["amd"],
-            // These are tried where the parts of an image are, components, files and reports of AMD's, a TPM, a cluster, and its API server.
+            // These are tried where the parts of an image are, components, files and reports of AMD's, a TPM,
+            // a cluster, its API server, and a centre.
             "image build"
             | "image units"
             | "image container"
@@ -137,6 +138,19 @@ impl Bench {
             | "collateral install"
             | "backup create"
             | "backup restore"
+            | "centre up"
+            | "centre units"
+            | "centre backup"
+            | "centre restore"
+            | "cluster new"
+            | "cluster list"
+            | "cluster show"
+            | "cluster wait"
+            | "cluster command"
+            | "cluster revoke"
+            | "cluster seal"
+            | "cluster delete"
+            | "cluster decommission"
             | "credentials admin"
             | "credentials join-service" => vec!["--help"],
             other => panic!("`{other}` is not tried here: say what it needs"),

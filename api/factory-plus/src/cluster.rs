@@ -24,6 +24,13 @@ pub struct Configuration {
     pub values: Map<String, Value>,
 }
 
+impl Configuration {
+    /// The Helm values of a cluster to which somebody else brings Sealed Secrets, too.
+    pub fn bare_values() -> Map<String, Value> {
+        Map::from_iter([("sealedSecrets".to_owned(), serde_json::json!({ "enabled": false }))])
+    }
+}
+
 /// An entry of the application [`EDGE_CLUSTER_STATUS`](crate::uuids::application::EDGE_CLUSTER_STATUS): what the edge says of
 /// itself. There is one once the cluster was bootstrapped. Fields that are not known here are left alone: edges of other
 /// versions write it, too.

@@ -211,11 +211,12 @@ fn configured() -> (TempDir, PathBuf) {
         "http": { "listen": ["127.0.0.1:0"], "admin_listen": "127.0.0.1:0", "insecure": true },
         "repositories": "repositories",
         "kerberos": {
-            "helper": "helper", "keytab": "keytab", "service": "HTTP/localhost@EXAMPLE", "replay_cache": "replays",
+            "realm": "EXAMPLE", "service": "HTTP/localhost",
+            "helper": "helper", "keytab": "keytab", "replay_cache": "replays",
         },
         "centre": {
-            "principal": "sv1git@EXAMPLE", "password": "password", "insecure": true,
-            "auth": "http://127.0.0.1:1", "config_db": "http://127.0.0.1:2",
+            "principal": "sv1git@EXAMPLE", "password_file": "password", "insecure": true,
+            "services": { "auth": "http://127.0.0.1:1", "config_db": "http://127.0.0.1:2" },
         },
     });
     let file = directory.path().join("config.json");
@@ -238,7 +239,7 @@ fn check(file: &Path) -> Output {
 fn check_says_what_the_server_would_do_and_opens_nothing() {
     let (directory, file) = configured();
     let said = succeed(check(&file));
-    assert!(said.contains("HTTP/localhost@EXAMPLE") && said.contains("without TLS"), "{said}");
+    assert!(said.contains("HTTP/localhost") && said.contains("without TLS"), "{said}");
     assert!(!directory.path().join("repositories").exists());
 }
 

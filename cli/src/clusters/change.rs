@@ -33,6 +33,10 @@ struct Charts {
     cluster: Uuid,
 }
 
+/// A request that says nothing more.
+#[derive(Serialize)]
+struct Nothing {}
+
 /// What people call an object.
 #[derive(Serialize)]
 struct Info<'a> {
@@ -63,7 +67,7 @@ pub(crate) fn new(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
             name: name.clone(),
             namespace: namespace.to_owned(),
             bare,
-            values: bare_values(bare),
+            values: if bare { Configuration::bare_values() } else { serde_json::Map::default() },
         };
         let uuid = make(&centre, &configuration).await?;
         output.say(Tone::Good, "made", &format!("{name} {uuid}"));
@@ -79,16 +83,6 @@ async fn usual_chart(centre: &Centre) -> Result<Uuid, CommandError> {
     config.map(|(config, _)| config.helm.cluster).ok_or_else(|| {
         CommandError::usage("the centre names no chart for clusters").fix("name one by its UUID: --chart")
     })
-}
-
-/// What a bare cluster leaves out besides Flux's manifests.
-fn bare_values(bare: bool) -> serde_json::Map<String, serde_json::Value> {
-    let off = [("enabled".to_owned(), false.into())].into_iter().collect();
-    if bare {
-        [("sealedSecrets".to_owned(), serde_json::Value::Object(off))].into_iter().collect()
-    } else {
-        serde_json::Map::new()
-    }
 }
 
 async fn make(centre: &Centre, configuration: &Configuration) -> Result<Uuid, CommandError> {
@@ -173,7 +167,7 @@ pub(crate) fn decommission(arguments: &Arguments, output: &Output) -> Result<Exi
             return Err(failure.fix("delete it first: `latchkey cluster delete`"));
         }
         let path = format!("v1/cluster/{uuid}/decommission");
-        centre.manager.post_only(&path, &serde_json::Map::new()).await.map_err(|error| failed(&error))?;
+        centre.manager.post_only(&path, &Nothing {}).await.map_err(|error| failed(&error))?;
         Ok((uuid, cluster.name))
     })?;
     output.report(&EndReport { uuid, name, done: "is being decommissioned", note: "" })

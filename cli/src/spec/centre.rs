@@ -84,9 +84,9 @@ pub(super) const NEW: Command = Command {
         switch("bare", "leave out Flux's own manifests and Sealed Secrets: somebody else brings them"),
         TIMEOUT,
     ],
-    summary: "makes an edge cluster, and waits until it can be bootstrapped",
-    about: "Writes the cluster's configuration into the centre, whose cluster manager gives it a\nSparkplug group, accounts and a repository. `latchkey cluster command` prints the command\nthat bootstraps it then.",
-    examples: &["latchkey cluster new Building_1 --centre ./centre/operator.json --password-file ./password"],
+    summary: "makes an edge cluster, and waits until it is ready",
+    about: "Writes the cluster's configuration into the centre, whose cluster manager gives it a\nSparkplug group, accounts and a repository. `latchkey cluster command` prints the\ncommand that bootstraps it then.",
+    examples: &["latchkey cluster new Building_1 --centre ./operator.json --password-file ./pass"],
     run: clusters::new,
 };
 
@@ -96,7 +96,7 @@ pub(super) const LIST: Command = Command {
     flags: &[CENTRE, USER, PASSWORD],
     summary: "lists the edge clusters of a centre",
     about: "Each with its Sparkplug group and its state: how far its set-up is, or how many of its\nhosts are ready.",
-    examples: &["latchkey cluster list --centre ./centre/operator.json --password-file ./password"],
+    examples: &["latchkey cluster list --centre ./operator.json --password-file ./pass"],
     run: clusters::list,
 };
 
@@ -106,7 +106,7 @@ pub(super) const SHOW: Command = Command {
     flags: &[CENTRE, USER, PASSWORD],
     summary: "shows one edge cluster and its hosts",
     about: "With what failed last, and how to mend it.",
-    examples: &["latchkey cluster show Building_1 --centre ./centre/operator.json --password-file -"],
+    examples: &["latchkey cluster show Building_1 --centre ./operator.json --password-file -"],
     run: clusters::show,
 };
 
@@ -114,9 +114,9 @@ pub(super) const WAIT: Command = Command {
     path: &["cluster", "wait"],
     operands: &[NAME],
     flags: &[CENTRE, USER, PASSWORD, TIMEOUT],
-    summary: "waits until an edge cluster can be bootstrapped",
+    summary: "waits until an edge cluster is ready",
     about: "Ends at once when the set-up is refused; what fails otherwise is tried again by the\ncluster manager, and waited for.",
-    examples: &["latchkey cluster wait Building_1 --centre ./centre/operator.json --password-file ./password"],
+    examples: &["latchkey cluster wait Building_1 --centre ./operator.json --password-file ./pass"],
     run: clusters::wait,
 };
 
@@ -126,7 +126,7 @@ pub(super) const COMMAND: Command = Command {
     flags: &[CENTRE, USER, PASSWORD, flag("lifetime", "TIME", "how long the command is good for, 1m to 24h [1h]")],
     summary: "makes the command that bootstraps an edge cluster",
     about: "The command has a token that is good for this one cluster, until an edge has redeemed\nit, it is revoked, or its time is over. The second form checks the script's SHA-256\nbefore it runs.",
-    examples: &["latchkey cluster command Building_1 --centre ./centre/operator.json --password-file ./password"],
+    examples: &["latchkey cluster command Building_1 --centre ./operator.json --password-file ./pass"],
     run: clusters::command,
 };
 
@@ -136,7 +136,7 @@ pub(super) const REVOKE: Command = Command {
     flags: &[CENTRE, USER, PASSWORD, flag("link", "UUID", "this one [all of the cluster]")],
     summary: "revokes the commands that bootstrap an edge cluster",
     about: "Whoever comes with one is refused from now on, and told why.",
-    examples: &["latchkey cluster revoke Building_1 --centre ./centre/operator.json --password-file ./password"],
+    examples: &["latchkey cluster revoke Building_1 --centre ./operator.json --password-file ./pass"],
     run: clusters::revoke,
 };
 
@@ -151,10 +151,10 @@ pub(super) const SEAL: Command = Command {
         required("value-file", "FILE", "the value; mode 0600, or - for standard input"),
     ],
     summary: "seals a secret for an edge cluster, and commits it",
-    about: "Only the cluster's own Sealed Secrets controller can open it. One line end at the value's\nend is not part of it.",
+    about: "Only the cluster's own Sealed Secrets controller can open it. One line end at the\nvalue's end is not part of it.",
     examples: &[
-        "latchkey cluster seal Building_1 --secret fplus-edge/plc/password --value-file ./value \\",
-        "    --centre ./centre/operator.json --password-file ./password",
+        "latchkey cluster seal Building_1 --secret fplus-edge/plc/password --value-file ./val \\",
+        "    --centre ./operator.json --password-file ./pass",
     ],
     run: clusters::seal,
 };
@@ -164,8 +164,8 @@ pub(super) const DELETE: Command = Command {
     operands: &[NAME],
     flags: &[CENTRE, USER, PASSWORD],
     summary: "deletes an edge cluster",
-    about: "Its grants end and its principals are disabled. Made again under the same UUID, it takes\nits accounts up again.",
-    examples: &["latchkey cluster delete Building_1 --centre ./centre/operator.json --password-file ./password"],
+    about: "Its grants end and its principals are disabled. Made again under the same UUID, it\ntakes its accounts up again.",
+    examples: &["latchkey cluster delete Building_1 --centre ./operator.json --password-file ./pass"],
     run: clusters::delete,
 };
 
@@ -175,6 +175,6 @@ pub(super) const DECOMMISSION: Command = Command {
     flags: &[CENTRE, USER, PASSWORD],
     summary: "removes what a deleted edge cluster left",
     about: "Its principals, repository and status. A machine that still runs it is left without\ncredentials.",
-    examples: &["latchkey cluster decommission Building_1 --centre ./centre/operator.json --password-file ./password"],
+    examples: &["latchkey cluster decommission Building_1 --centre ./operator.json --password-file ./pass"],
     run: clusters::decommission,
 };

@@ -144,19 +144,20 @@ fn access_lists_follow_the_configuration_database() {
         }));
     };
     until(0);
+    // The wildcard, and everything owned as such.
     fake.put(role::ADMINISTRATOR, [ACCOUNT]);
-    until(1);
-    assert_eq!(block_on(Auth::of(&rig.client(MANAGER)).acl(MANAGER)).unwrap().len(), 1);
-    fake.give(own, ACCOUNT);
     until(2);
+    assert_eq!(block_on(Auth::of(&rig.client(MANAGER)).acl(MANAGER)).unwrap().len(), 2);
+    fake.give(own, ACCOUNT);
+    until(3);
     fake.give(own, MANAGER_OTHER);
-    until(1);
+    until(2);
     // A class that a new grant names is followed from then on; one that no grant names any more is forgotten.
     let pull =
         json!({"principal": class::EDGE_SERVICE, "permission": permission::GIT_PULL, "target": own, "plural": false});
     fake.put(class::EDGE_SERVICE, [ACCOUNT]);
     assert_eq!(rig.as_root(Method::Post, "/v2/grant", &pull), 201);
-    until(2);
+    until(3);
     fake.put(role::ADMINISTRATOR, []);
     until(1);
     drop(following);

@@ -89,7 +89,7 @@ fn a_name_is_given_as_soon_as_the_news_of_its_object_came() {
 /// What is answered to one request, by hand.
 fn raw(from: &str, to: SocketAddr, head: &str, body: &str) -> String {
     let mut stream = connect_from(from.parse::<Ipv4Addr>().unwrap(), to).unwrap();
-    let basic = "Authorization: Basic c3YxY2x1c3RlcnNAUjpyaWdodA==";
+    let basic = "Authorization: Basic c3YxY2x1c3Rlcm1hbmFnZXJAUjpyaWdodA==";
     let request =
         format!("{head}\r\nHost: x\r\n{basic}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).unwrap();

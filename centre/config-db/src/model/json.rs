@@ -35,6 +35,9 @@ impl Json {
 
     /// The text of a value.
     pub fn of(value: &Value) -> Self {
+        let mut value = value.clone();
+        // A map keeps the order of its text where another crate of the program asks serde_json for that.
+        value.sort_all_objects();
         Self(value.to_string().into())
     }
 
