@@ -153,7 +153,7 @@ pub(super) const SEAL: Command = Command {
     summary: "seals a secret for an edge cluster, and commits it",
     about: "Only the cluster's own Sealed Secrets controller can open it. One line end at the\nvalue's end is not part of it.",
     examples: &[
-        "latchkey cluster seal Building_1 --secret fplus-edge/plc/password --value-file ./val \\",
+        "latchkey cluster seal Hall_1 --secret fplus-edge/plc/password --value-file ./val \\",
         "    --centre ./operator.json --password-file ./pass",
     ],
     run: clusters::seal,
@@ -175,6 +175,6 @@ pub(super) const DECOMMISSION: Command = Command {
     flags: &[CENTRE, USER, PASSWORD],
     summary: "removes what a deleted edge cluster left",
     about: "Its principals, repository and status. A machine that still runs it is left without\ncredentials.",
-    examples: &["latchkey cluster decommission Building_1 --centre ./operator.json --password-file ./pass"],
+    examples: &["latchkey cluster decommission Hall_1 --centre ./operator.json --password-file ./pass"],
     run: clusters::decommission,
 };
