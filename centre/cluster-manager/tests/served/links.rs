@@ -10,7 +10,6 @@ use crate::http::ask;
 use crate::rig::{ADMIN, NOBODY, Rig};
 
 #[test]
-#[ignore = "the rig does not start yet: it hangs before the first request"]
 fn a_link_is_made_read_listed_and_revoked() {
     let mut rig = Rig::new();
     let cluster = rig.ready("Nord");
@@ -59,7 +58,6 @@ fn a_link_is_made_read_listed_and_revoked() {
 }
 
 #[test]
-#[ignore = "the rig does not start yet: it hangs before the first request"]
 fn forbidden_not_ready_and_unknown_differ() {
     let rig = Rig::new();
     let cluster = rig.ready("Nord");

@@ -11,7 +11,6 @@ use crate::rig::Rig;
 const CLUSTERS: usize = 20;
 
 #[test]
-#[ignore = "the rig does not start yet: it hangs before the first request"]
 fn many_clusters_are_set_up_side_by_side() {
     let rig = Rig::new();
     let objects: Vec<_> =

@@ -20,7 +20,6 @@ fn certificate() -> String {
 const SECRET: &str = "very secret indeed";
 
 #[test]
-#[ignore = "the rig does not start yet: it hangs before the first request"]
 fn a_secret_is_sealed_into_the_repository_and_nothing_else_is() {
     let rig = Rig::new();
     let cluster = rig.ready("Nord");

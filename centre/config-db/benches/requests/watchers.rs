@@ -1,4 +1,4 @@
-//! WebSockets that search, and count what they are told: no more of RFC 6455 than that needs.
+//! Connections of change notification that search, and count what they are told: no more of RFC 6455 than that needs.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,6 +9,9 @@ use serde_json::json;
 
 use crate::content::WATCHED;
 
+/// The bit of a frame whose payload is masked, and the length that says that two bytes of it follow.
+const MASKED: u8 = 0x80;
+const SHORT: u8 = 0x7e;
 /// Final frames: text, and the question whether we are there.
 const TEXT: u8 = 0x81;
 const PING: u8 = 0x89;
@@ -81,7 +84,7 @@ impl Watcher {
     /// A text, masked with zeros.
     fn say(&mut self, text: &str) {
         let length = u16::try_from(text.len()).unwrap().to_be_bytes();
-        let frame = [&[TEXT, 0x80 | 126], &length[..], &[0; 4], text.as_bytes()].concat();
+        let frame = [&[TEXT, MASKED | SHORT], &length[..], &[0; 4], text.as_bytes()].concat();
         self.stream.write_all(&frame).unwrap();
     }
 
@@ -105,8 +108,8 @@ impl Watcher {
     fn take(&mut self) -> Option<Vec<u8>> {
         loop {
             let (kind, head, length) = match *self.read.as_slice() {
-                [kind, 127, a, b, c, d, e, f, g, h, ..] => {
-                    (kind, 10, usize::try_from(u64::from_be_bytes([a, b, c, d, e, f, g, h])).unwrap())
+                [kind, 127, ref rest @ ..] => {
+                    (kind, 10, usize::try_from(u64::from_be_bytes(*rest.first_chunk()?)).unwrap())
                 }
                 [kind, 126, a, b, ..] => (kind, 4, usize::from(u16::from_be_bytes([a, b]))),
                 [kind, length @ ..=125, ..] => (kind, 2, usize::from(length)),
