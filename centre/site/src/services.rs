@@ -10,8 +10,8 @@ use crate::{Layout, Parameters, Program};
 /// The principal that sets the centre up, and passes every check of the services.
 pub const ROOT: &str = "sv1setup";
 
-/// The image of the operator of keys that bootstrap scripts name.
-const KRBKEYS_IMAGE: &str = "ghcr.io/amrc-factoryplus/acs-krb-keys-operator:v5";
+/// The image of the operator of keys that bootstrap scripts name: our own, which does not exist yet.
+const KRBKEYS_IMAGE: &str = "latchkey-krb-keys:0.1.0";
 
 /// The configuration of a service: how it is reached, who verifies callers, where the others are, whose permissions are known
 /// without the authorisation service, and what only this service has.

@@ -276,6 +276,8 @@ impl Machine {
         self.plan.pop_front();
         if let Some(status) = &mut self.status {
             status.attempt = 0;
+            // What failed before and is done now is nobody's trouble any more; a refused configuration still is.
+            status.error = status.error.take().filter(|error| !error.retried);
         }
     }
 

@@ -120,6 +120,10 @@ fn a_failure_is_recorded_and_tried_again_later_and_later() {
         assert_eq!(tell(&mut machine, Event::Timer { id: orders[0].id - 1 }), []);
         orders = tell(&mut machine, Event::Timer { id: orders[0].id });
     }
+    // The step is done at last: nobody is told of its failures any more.
+    done(&mut machine, orders[0].id);
+    let status = machine.status().unwrap();
+    assert_eq!((status.attempt, &status.error), (0, &None));
     for (doublings, wait) in waits.iter().enumerate() {
         let bound = (FIRST_MS << doublings).min(CEILING_MS);
         assert!((bound / 2..=bound).contains(wait), "wait {doublings} of {waits:?}");
