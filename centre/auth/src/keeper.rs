@@ -195,7 +195,10 @@ impl Keeper {
             }
         }
         drop(known);
-        self.tell();
+        // What was refused is no news: whoever waits for some would be woken by its own try.
+        if written.is_ok() && decided.iter().any(|(changes, ..)| !changes.is_empty()) {
+            self.tell();
+        }
         for (_, answer, done) in decided {
             // What was refused, was refused because of what was not written, perhaps: nobody is told of that.
             let answer = if written.is_ok() { answer } else { Answer::refused(503, NOT_WRITTEN) };
@@ -290,7 +293,7 @@ impl Keeper {
     }
 }
 
-/// Whether something changed in time.
+/// Whether something changed in time. The time is looked at first: changes may never end.
 async fn changed_before(changed: EventListener, late: &mut Timer) -> bool {
     let news = async {
         changed.await;
@@ -300,7 +303,7 @@ async fn changed_before(changed: EventListener, late: &mut Timer) -> bool {
         late.await;
         false
     };
-    news.or(too_late).await
+    too_late.or(news).await
 }
 
 impl Known {

@@ -8,7 +8,7 @@ use latchkey_auth::api::{Answer, Ask, Method, watched};
 use latchkey_auth::keeper::Keeper;
 use latchkey_auth::rights::Rules;
 use latchkey_factory_plus::uuids::{class, permission, special};
-use latchkey_test_support::block_on;
+use latchkey_test_support::{block_on, within};
 use serde_json::{Value, json};
 
 use super::site::*;
@@ -178,5 +178,28 @@ fn after_many_writes_at_once_the_file_says_what_is_shown() {
         let shown = seen(ask(&keeper, ROOT, Method::Get, path, &Value::Null));
         assert!(!shown.1.as_array().unwrap().is_empty(), "{path}");
         assert_eq!(seen(ask(&copy, ROOT, Method::Get, path, &Value::Null)), shown, "{path}");
+    }
+}
+
+/// Who names an object that is not heard of waits for the news of it. Its own tries, and what others write, are no news: once
+/// they woke it for ever, and nobody else was answered.
+#[test]
+fn who_names_an_object_that_never_comes_is_refused_and_holds_nobody_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeper = open(folder.path());
+    hear(&keeper);
+    assert_eq!(ask(&keeper, ROOT, Method::Put, &identity_path(edge()), &json!(EDGE)).status, 204);
+    let named = |number: u8| {
+        let asked = Ask::read(Method::Put, &identity_path(self::number(number)), b"\"op1sync/North@R\"").unwrap();
+        let keeper = keeper.clone();
+        smol::spawn(async move { keeper.ask(upn(EDGE), asked).await })
+    };
+    let waiting = [named(70), named(71)];
+    let pull = grant(edge(), permission::GIT_PULL, number(9), false);
+    let granted = Ask::read(Method::Post, "/v2/grant", pull.to_string().as_bytes()).unwrap();
+    let written = block_on(within("what another writes meanwhile", keeper.ask(upn(ROOT), granted)));
+    assert_eq!(written.status, 201);
+    for refused in waiting {
+        assert_eq!(block_on(within("the refusal", refused)).status, 403);
     }
 }
