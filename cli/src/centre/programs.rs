@@ -2,11 +2,11 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::codes::CommandCode;
 use crate::error::CommandError;
+use crate::stock::in_path;
 
 /// Stock programs and the Debian package that brings each.
 const STOCK: [(&str, &str); 6] = [
@@ -50,10 +50,7 @@ impl Programs {
 
     /// A stock program; servers are in directories that users do not have in PATH.
     pub(super) fn stock(name: &str) -> Option<PathBuf> {
-        let path = env::var_os("PATH").unwrap_or_default();
-        let places = env::split_paths(&path).filter(|place| place.is_absolute()).collect::<Vec<_>>();
-        let usual = ["/usr/sbin", "/usr/bin", "/sbin"].map(PathBuf::from);
-        places.into_iter().chain(usual).map(|place| place.join(name)).find(|file| is_program(file))
+        in_path(name, &["/usr/sbin", "/usr/bin", "/sbin"])
     }
 }
 
@@ -63,8 +60,4 @@ fn missing(what: &str) -> CommandError {
 
 fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file())
-}
-
-fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }

@@ -39,7 +39,7 @@ pub(crate) use error::StockError;
 pub(crate) use helm::{ChartSource, Helm, Release, ReleaseState, Revision, Upgrade};
 pub(crate) use kubectl::{Kubectl, Scope};
 pub(crate) use object::Object;
-pub(crate) use program::Program;
+pub(crate) use program::{Program, in_path};
 pub(crate) use restart::RestartProgram;
 pub(crate) use tie::tie;
 pub(crate) use version::Version;

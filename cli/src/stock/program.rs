@@ -28,21 +28,27 @@ impl Program {
 
     /// Its file: the one that was named, or else the first in PATH.
     pub(super) fn find(self, named: Option<&Path>) -> Result<PathBuf, StockError> {
-        let usable = |path: &Path| {
-            let metadata = fs::metadata(path).ok();
-            metadata.is_some_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-        };
         if let Some(named) = named {
             // Absolute: a name without a slash would be looked for in PATH.
             let path = std::path::absolute(named).unwrap_or_else(|_| named.to_owned());
             return if usable(&path) { Ok(path) } else { Err(StockError::NotExecutable { path }) };
         }
-        let path = env::var_os("PATH").unwrap_or_default();
-        // Never the directory that one happens to be in.
-        let places = env::split_paths(&path).filter(|place| place.is_absolute());
-        let found = places.map(|place| place.join(self.name())).find(|file| usable(file));
-        found.ok_or(StockError::Missing { program: self })
+        in_path(self.name(), &[]).ok_or(StockError::Missing { program: self })
     }
+}
+
+/// The first program of this name in PATH, or else in `further`.
+pub(crate) fn in_path(name: &str, further: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    // Never the directory that one happens to be in.
+    let places = env::split_paths(&path).filter(|place| place.is_absolute());
+    let places = places.chain(further.iter().map(PathBuf::from));
+    places.map(|place| place.join(name)).find(|file| usable(file))
+}
+
+fn usable(path: &Path) -> bool {
+    let metadata = fs::metadata(path).ok();
+    metadata.is_some_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 impl fmt::Display for Program {
