@@ -1,16 +1,16 @@
 //! What auth and directory read before they know what it means: paths, names, dumps, addresses, what proxies say.
 #![no_main]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latchkey_auth::api::{Ask, Ground, Method, Write, decide, watched};
 use latchkey_auth::model::Model;
 use latchkey_auth::rights::Rules;
 use latchkey_auth::state::State;
-use latchkey_auth::{Realms, Upn};
+use latchkey_auth::Realms;
 use latchkey_directory::address::{Address, Domain, Outside};
 use latchkey_directory::api as directory;
-use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::{Upn, Uuid};
 use libfuzzer_sys::fuzz_target;
 
 const ROOT: &str = "root@R";
@@ -40,7 +40,7 @@ fn ask_auth(method: Method, path: &str, body: &[u8]) {
     let _ = watched(path);
     let Ok(Ask::Write(write)) = Ask::read(method, path, body) else { return };
     let root: Upn = ROOT.parse().expect("a name");
-    let realms = Realms::new("R", []).expect("a realm");
+    let realms = Realms::new("R".parse().expect("a realm"), BTreeSet::new());
     let rules = Rules { realms, root: Some(root.clone()), fixed: BTreeMap::new() };
     let mut state = State::new(rules, Model::default());
     let rights = state.rights(root).expect("no list is too long");

@@ -1,7 +1,8 @@
-//! What a service reads of a request before it knows who sends it: path, query, principal, JSON.
+//! What a service reads of a request before it knows who sends it: path, query, UPN, JSON.
 #![no_main]
 
-use latchkey_http_server::{MAX_PRINCIPAL, Principal, query_pairs, read_json, segments};
+use latchkey_factory_plus::Upn;
+use latchkey_http_server::{query_pairs, read_json, segments};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,9 +14,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(!elsewhere, "{segment:?}");
     }
     assert!(query_pairs(text).unwrap_or_default().len() <= 64, "bound");
-    if let Ok(principal) = Principal::parse(text) {
-        assert!(principal.as_str() == text && text.len() <= MAX_PRINCIPAL, "{text:?}");
-        assert_eq!(format!("{}@{}", principal.name(), principal.realm()), text);
+    if let Ok(upn) = text.parse::<Upn>() {
+        assert!(upn.as_str() == text && text.len() <= Upn::LONGEST, "{text:?}");
+        assert_eq!(format!("{}@{}", upn.name(), upn.realm()), text);
         assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}");
     }
 });

@@ -2,14 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use latchkey_boot_formats::sha256;
 use latchkey_centre_site::Program;
 use latchkey_factory_plus::uuids::application;
 use latchkey_qemu_tests::centre::Centre;
 use latchkey_qemu_tests::centre::clusters::ROLES;
-use latchkey_qemu_tests::process::{Finished, output};
+use latchkey_qemu_tests::process::{Finished, output, run as run_within};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
 
@@ -87,6 +89,7 @@ fn the_command_leads_to_the_script(centre: &Centre, uuid: &str) {
         assert_eq!(hex::encode(sha256(&[script.body.as_bytes()])), link["sha256"].as_str().unwrap());
         assert!(script.body.starts_with("#!/bin/sh") && script.body.contains("Building_1"));
     }
+    the_command_needs_no_authority_installed(centre, &link);
     let revoked = centre.reported(&["revoke", "Building_1"]).unwrap();
     assert_eq!(revoked["revoked"], json!([link["id"]]));
     let gone = centre.curl(&[url]).unwrap();
@@ -109,6 +112,40 @@ fn the_command_leads_to_the_script(centre: &Centre, uuid: &str) {
     assert_eq!(centre.send(centre.admin(), "POST", Program::ClusterManager, missing, &json!({})).unwrap().status, 404);
     let refused = centre.cluster(&["command", "Building_1", "--lifetime", "1s"]).unwrap();
     assert!(!refused.status.success(), "{}", words(&refused));
+}
+
+/// As somebody pastes it, on a machine that does not know the centre's authority; `sh` only says what it was given.
+fn the_command_needs_no_authority_installed(centre: &Centre, link: &Value) {
+    let fake = centre.run.file("only-say");
+    fs::create_dir(&fake).unwrap();
+    fs::write(fake.join("sh"), "#!/bin/dash\nexec cat \"$@\"\n").unwrap();
+    fs::set_permissions(fake.join("sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |command: &str| {
+        let mut dash = Command::new("dash");
+        let path = format!("{}:/usr/bin:/bin", fake.display());
+        dash.arg("-c").arg(command).env_clear().env("PATH", path).current_dir(&fake);
+        run_within(&mut dash, Duration::from_secs(60)).unwrap()
+    };
+    let text = |field: &str| link[field].as_str().unwrap().to_owned();
+    let script = run(&text("command"));
+    assert_eq!(hex::encode(sha256(&[&script.out])), text("sha256"), "{}", words(&script));
+    let checked = run(&text("checked"));
+    assert!(checked.status.success() && checked.out.ends_with(&script.out), "{}", words(&checked));
+
+    // Another authority of the same name: what an impostor on the way would have.
+    let ours = fs::read_to_string(centre.layout.authority()).unwrap().replace("\r\n", "\n");
+    assert!(text("command").contains(ours.trim_end()));
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "ACME centre");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Constrained(0));
+    let other = params.self_signed(&key).unwrap().pem().replace("\r\n", "\n");
+    fs::remove_file(fake.join("bootstrap.sh")).unwrap();
+    for command in [text("command"), text("checked")] {
+        let refused = run(&command.replace(ours.trim_end(), other.trim_end()));
+        assert!(refused.out.is_empty() && words(&refused).contains("certificate"), "{}", words(&refused));
+        assert!(!fake.join("bootstrap.sh").exists());
+    }
 }
 
 fn a_secret_is_sealed(centre: &Centre, uuid: &str) {
@@ -271,7 +308,7 @@ fn no_credential_of_a_cluster_reaches_another_one() {
         }
         for account in &b_accounts {
             let path = format!("v2/principal/{account}/kerberos");
-            let mine = json!(centre.parameters.principal("nd1stolen/A"));
+            let mine = json!(centre.parameters.upn("nd1stolen/A").unwrap());
             let put = centre.send(who, "PUT", Program::Auth, &path, &mine).unwrap();
             assert_eq!(put.status, 403, "{name}: {put:?}");
             assert_eq!(centre.ask(who, "DELETE", Program::Auth, &path).unwrap().status, 403, "{name}");

@@ -47,7 +47,9 @@ fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
     let name = json!({"name": "Kept"});
     let written = centre.send(centre.admin(), "PUT", Program::ConfigDb, &info(&object), &name).unwrap();
     assert_eq!(written.status, 201, "{written:?}");
+    assert_eq!(report["event"], "running");
     assert!(centre.stop().unwrap().success());
+    assert_eq!(centre.ending(), [json!({"schema": 1, "event": "ended"})]);
     assert_eq!(centre.processes(), []);
 
     let (report, taken) = centre.start().unwrap();
@@ -64,11 +66,10 @@ fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
     // What one of them suffers ends all, and says so.
     signal(centre.child("latchkey-directory").unwrap(), Signal::KILL);
     assert!(!centre.ended().unwrap().success());
-    let why = centre.said();
-    assert!(
-        why.contains("latchkey-directory") && why.contains("directory.log") && why.contains("program-ended"),
-        "{why}"
-    );
+    let [error] = &centre.ending()[..] else { panic!("{:?}", centre.ending()) };
+    let why = error["error"]["message"].as_str().unwrap();
+    assert!(why.contains("latchkey-directory") && why.contains("directory.log"), "{why}");
+    assert_eq!(error["error"]["code"], "program-ended");
     assert_eq!(centre.processes(), []);
     centre.start_with(&["--new-password"]).unwrap();
     assert_eq!(centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap().status, 200);
@@ -87,14 +88,15 @@ fn what_keeps_a_centre_from_its_start_is_named_and_nothing_is_left_running() {
 
     let programs = centre.linked_programs("programs").unwrap();
     let mut centre = centre.with_programs(programs);
-    for program in ["latchkey-git-server", "latchkey-kerberos-helper", "liblatchkey_mosquitto_plugin.so"] {
-        let (here, away) = (centre.programs().join(program), centre.run.file(program));
-        fs::rename(&here, &away).unwrap();
-        let said = said(&centre.start_in_vain(&[]).unwrap());
-        assert!(said.contains(program) && said.contains("program-missing"), "{said}");
-        assert_eq!(centre.processes(), []);
-        fs::rename(away, here).unwrap();
-    }
+    let some = ["latchkey-git-server", "latchkey-kerberos-helper", "liblatchkey_mosquitto_plugin.so"];
+    let places = some.map(|program| (centre.programs().join(program), centre.run.file(program)));
+    places.iter().for_each(|(here, away)| fs::rename(here, away).unwrap());
+    let said_of_programs = said(&centre.start_in_vain(&[]).unwrap());
+    let named = |program: &&str| said_of_programs.contains(*program);
+    assert!(some.iter().all(named) && named(&"program-missing"), "all at once: {said_of_programs}");
+    assert!(!said_of_programs.contains("starting"), "before anything is started: {said_of_programs}");
+    assert_eq!(centre.processes(), []);
+    places.iter().for_each(|(here, away)| fs::rename(away, here).unwrap());
     let other = said(&centre.start_in_vain(&["--realm", "OTHER.TEST"]).unwrap());
     assert!(other.contains("--realm") && other.contains("FACTORY.TEST"), "{other}");
 

@@ -1,7 +1,7 @@
 //! The authorisation service's calls (its HTTP API, version 2).
 
 use latchkey_factory_plus::grants::{Access, Grant};
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Upn, Uuid, uuids};
 use serde::{Deserialize, Serialize};
 
 use crate::path::segment;
@@ -14,10 +14,10 @@ pub struct Auth(Service);
 /// Who the service takes us for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhoAmI {
-    /// The Kerberos principal.
+    /// What Kerberos calls us.
     #[serde(default)]
-    pub kerberos: Option<String>,
-    /// The principal's object.
+    pub kerberos: Option<Upn>,
+    /// The principal.
     #[serde(default)]
     pub uuid: Option<Uuid>,
 }
@@ -60,13 +60,13 @@ impl Auth {
         self.0.read("v2/whoami").await
     }
 
-    /// The Kerberos principal of a principal's object.
-    pub async fn kerberos(&self, principal: Uuid) -> Result<Option<String>, CallError> {
+    /// What Kerberos calls a principal.
+    pub async fn kerberos(&self, principal: Uuid) -> Result<Option<Upn>, CallError> {
         self.0.read(&kerberos(principal)).await
     }
 
-    /// Gives a principal's object a Kerberos principal; [`CallError::Conflict`] where either has another.
-    pub async fn put_kerberos(&self, principal: Uuid, upn: &str) -> Result<(), CallError> {
+    /// Says what Kerberos calls a principal; [`CallError::Conflict`] where either has another.
+    pub async fn put_kerberos(&self, principal: Uuid, upn: &Upn) -> Result<(), CallError> {
         self.0.put(&kerberos(principal), upn, &Precondition::None).await.map(drop)
     }
 
@@ -75,9 +75,9 @@ impl Auth {
         self.0.delete(&kerberos(principal), &Precondition::None).await
     }
 
-    /// Whose a Kerberos principal is.
-    pub async fn identity(&self, upn: &str) -> Result<Option<Uuid>, CallError> {
-        self.0.read(&format!("v2/identity/kerberos/{}", segment(upn))).await
+    /// Whom Kerberos calls so.
+    pub async fn identity(&self, upn: &Upn) -> Result<Option<Uuid>, CallError> {
+        self.0.read(&format!("v2/identity/kerberos/{}", segment(upn.as_str()))).await
     }
 
     /// Makes a grant; one that is there already is answered as it is.
@@ -101,8 +101,8 @@ impl Auth {
         self.0.delete(&format!("v2/grant/{grant}"), &Precondition::None).await
     }
 
-    /// The access control list of a Kerberos principal; of an unknown one it is empty.
-    pub async fn acl(&self, upn: &str) -> Result<Vec<Access>, CallError> {
+    /// The access control list of whom Kerberos calls so; of somebody unknown it is empty.
+    pub async fn acl(&self, upn: &Upn) -> Result<Vec<Access>, CallError> {
         Ok(self.0.read(&acl(upn)).await?.unwrap_or_default())
     }
 
@@ -112,9 +112,9 @@ impl Auth {
     }
 }
 
-/// The path of the access control list of a Kerberos principal.
-pub(crate) fn acl(upn: &str) -> String {
-    format!("v2/acl/kerberos/{}", segment(upn))
+/// The path of the access control list of whom Kerberos calls so.
+pub(crate) fn acl(upn: &Upn) -> String {
+    format!("v2/acl/kerberos/{}", segment(upn.as_str()))
 }
 
 fn kerberos(principal: Uuid) -> String {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use latchkey_factory_plus::Upn;
 use latchkey_keys::{KeyError, read_private_file};
 use zeroize::Zeroizing;
 
@@ -28,9 +29,6 @@ pub struct Identity(Arc<dyn Credentials>);
 /// Why an identity is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A name that Basic cannot carry (RFC 7617, section 2), or an unlikely one.
-    #[error("{0:?} is no principal: one is 1 to 400 printable characters without a colon, such as sv1git@REALM")]
-    Principal(String),
     /// No password, or one with control characters.
     #[error("the password is empty, longer than 1000 bytes, or has control characters, which Basic cannot carry")]
     Password,
@@ -39,8 +37,7 @@ pub enum IdentityError {
     File(KeyError),
 }
 
-/// Longest principal and password, bytes.
-const LONGEST_PRINCIPAL: usize = 400;
+/// Longest password, bytes.
 const LONGEST_PASSWORD: usize = 1000;
 
 impl Identity {
@@ -49,30 +46,23 @@ impl Identity {
         Self(credentials)
     }
 
-    /// A principal and its password, as Basic (RFC 7617).
-    pub fn basic(principal: &str, password: &Zeroizing<String>) -> Result<Self, IdentityError> {
+    /// A UPN and its password, as Basic (RFC 7617).
+    pub fn basic(upn: &Upn, password: &Zeroizing<String>) -> Result<Self, IdentityError> {
         let printable = |text: &str| !text.chars().any(char::is_control);
-        if principal.is_empty()
-            || principal.len() > LONGEST_PRINCIPAL
-            || principal.contains(':')
-            || !printable(principal)
-        {
-            return Err(IdentityError::Principal(principal.chars().take(60).collect()));
-        }
         if password.is_empty() || password.len() > LONGEST_PASSWORD || !printable(password) {
             return Err(IdentityError::Password);
         }
-        let pair = Zeroizing::new(format!("{principal}:{}", password.as_str()));
+        let pair = Zeroizing::new(format!("{upn}:{}", password.as_str()));
         let encoded = Zeroizing::new(STANDARD.encode(pair.as_bytes()));
         Ok(Self(Arc::new(Basic(Zeroizing::new(format!("Basic {}", encoded.as_str()))))))
     }
 
     /// The same with the password in a file that nobody else may read; one line end at its end is not part of it.
-    pub fn from_file(principal: &str, path: &Path) -> Result<Self, IdentityError> {
+    pub fn from_file(upn: &Upn, path: &Path) -> Result<Self, IdentityError> {
         let bytes = read_private_file(path, LONGEST_PASSWORD + 2).map_err(IdentityError::File)?;
         let text = std::str::from_utf8(bytes.expose()).map_err(|_| IdentityError::Password)?;
         let text = text.strip_suffix('\n').unwrap_or(text);
-        Self::basic(principal, &Zeroizing::new(text.strip_suffix('\r').unwrap_or(text).to_owned()))
+        Self::basic(upn, &Zeroizing::new(text.strip_suffix('\r').unwrap_or(text).to_owned()))
     }
 
     pub(crate) async fn authorization(&self, service: &BaseUrl) -> Result<Zeroizing<String>, String> {
@@ -104,11 +94,12 @@ mod tests {
     fn a_password_is_read_from_a_private_file_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
+        let upn: Upn = "sv1git@R".parse().unwrap();
         std::fs::write(&path, "geheim\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(Identity::from_file("sv1git@R", &path), Err(IdentityError::File(_))));
+        assert!(matches!(Identity::from_file(&upn, &path), Err(IdentityError::File(_))));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let identity = Identity::from_file("sv1git@R", &path).unwrap();
+        let identity = Identity::from_file(&upn, &path).unwrap();
         let url = "https://h".parse().unwrap();
         // The oracle: printf 'sv1git@R:geheim' | base64
         assert_eq!(smol::block_on(identity.authorization(&url)).unwrap().as_str(), "Basic c3YxZ2l0QFI6Z2VoZWlt");
@@ -117,13 +108,11 @@ mod tests {
 
     #[test]
     fn what_basic_cannot_carry_is_refused() {
-        let basic = |principal: &str, password: &str| Identity::basic(principal, &Zeroizing::new(password.into()));
-        assert!(basic("a@R", "p:w").is_ok());
-        for principal in ["", "a:b@R", "a\n@R", &"a".repeat(401)] {
-            assert!(matches!(basic(principal, "p"), Err(IdentityError::Principal(_))), "{principal:?}");
-        }
+        let upn: Upn = "a@R".parse().unwrap();
+        let basic = |password: &str| Identity::basic(&upn, &Zeroizing::new(password.into()));
+        assert!(basic("p:w").is_ok());
         for password in ["", "a\nb", &"a".repeat(1001)] {
-            assert!(matches!(basic("a@R", password), Err(IdentityError::Password)));
+            assert!(matches!(basic(password), Err(IdentityError::Password)));
         }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! 1. [`Uuid`]: everything in the configuration database is known by one; [`uuids`]: those that are the same at every site.
 //! 2. [`ClusterName`]: what an edge cluster may be called, and why.
-//! 3. [`cluster`]: the entries about edge clusters, field by field.
-//! 4. [`grants`]: permissions, targets and access control lists, as services ask for them.
-//! 5. [`notify`]: the frames of change notification.
-//! 6. [`manager`]: what the cluster manager says.
+//! 3. [`Upn`]: what Kerberos calls a principal; [`Role`]: the accounts of an edge cluster.
+//! 4. [`cluster`]: the entries about edge clusters, field by field.
+//! 5. [`grants`]: permissions, targets and access control lists, as services ask for them.
+//! 6. [`notify`]: the frames of change notification.
+//! 7. [`manager`]: what the cluster manager says.
 //!
 //! No I/O. The contract is that of the AMRC Connectivity Stack: its programs work against these, too.
 
@@ -14,8 +15,12 @@ pub mod grants;
 pub mod manager;
 mod name;
 pub mod notify;
+mod role;
+mod upn;
 mod uuid;
 pub mod uuids;
 
 pub use name::{ClusterName, NameError};
+pub use role::{NODE_ACCOUNT, Role};
+pub use upn::{Realm, Upn, UpnError};
 pub use uuid::{Uuid, UuidError};

@@ -11,17 +11,16 @@ use std::time::Duration;
 use latchkey_broker::Grants;
 use latchkey_broker::server::{Authority, Limits, Refusal, Server};
 use latchkey_broker::template::{Address, expand};
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Upn, Uuid, uuids};
 use latchkey_factory_plus_client::notify::{Event, Search};
 use latchkey_factory_plus_client::{Client, ConfigDb};
-use latchkey_kerberos::{Kerberos, Upn as KerberosUpn};
+use latchkey_kerberos::Kerberos;
 use latchkey_reason::{ReasonCode as _, reason_codes};
 use serde::Deserialize;
 use serde_json::Value;
 use smol::Task;
 use zeroize::Zeroizing;
 
-use crate::Upn;
 use crate::keeper::Keeper;
 
 reason_codes! {
@@ -138,10 +137,9 @@ fn refusal(code: BrokerCode) -> Refusal {
 
 impl Authority for Broker {
     async fn verify(&self, username: &str, password: &Zeroizing<Vec<u8>>) -> Result<String, Refusal> {
-        let name =
-            KerberosUpn::in_realm(username, self.kerberos.realm()).map_err(|_| refusal(BrokerCode::NameNotAccepted))?;
+        let name = Upn::in_realm(username, self.kerberos.realm()).map_err(|_| refusal(BrokerCode::NameNotAccepted))?;
         match self.kerberos.verify_password(&name, password).await {
-            Ok(verified) => Ok(verified.principal().as_str().to_owned()),
+            Ok(verified) => Ok(verified.upn().as_str().to_owned()),
             Err(why) => Err(Refusal { code: why.code().as_str().into(), outage: why.is_outage() }),
         }
     }

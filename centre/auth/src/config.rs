@@ -1,15 +1,16 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
+use latchkey_factory_plus::{Realm, Upn};
 use latchkey_http_server::HttpConfig;
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;
 
 use crate::rights::Rules;
-use crate::{Realms, Upn, UpnError};
+use crate::{ForeignRealm, Realms};
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory. `auth.example.json` shows
 /// every field.
@@ -35,7 +36,7 @@ pub struct Config {
     pub broker_users: Option<BTreeSet<u32>>,
     /// Realms beside `kerberos.realm` whose principals can be given an identity: those that its KDC trusts.
     #[serde(default)]
-    pub trusted_realms: Vec<String>,
+    pub trusted_realms: BTreeSet<Realm>,
     /// The file that holds everything; it is made when it is not there.
     pub data: PathBuf,
 }
@@ -49,53 +50,42 @@ pub enum ConfigError {
     /// How the service is reached.
     #[error("`http`: {0}")]
     Http(#[from] latchkey_http_server::HttpConfigError),
-    /// A realm that is none.
-    #[error("`kerberos.realm`, `trusted_realms`: {0}")]
-    Realm(UpnError),
     /// Somebody who could not log in.
     #[error("`access`: {0}")]
-    Access(UpnError),
+    Access(ForeignRealm),
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigError;
 
     fn schema(&self) -> u32 {
         self.schema
     }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        self.http.check()?;
+        self.rules().map(drop)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        let own = std::iter::once(&mut self.data).chain(&mut self.broker_socket);
+        own.chain(shared_paths(&mut self.http, &mut self.kerberos, &mut self.centre)).collect()
+    }
 }
 
 impl Config {
-    /// Reads a file and checks it.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config: Self = config::read(path)?;
-        config.http.check()?;
-        config.rules()?;
-        let own = std::iter::once(&mut config.data).chain(&mut config.broker_socket);
-        config::resolve(
-            path,
-            own.chain(config.http.paths()).chain(config.kerberos.paths()).chain(config.centre.paths()),
-        );
-        Ok(config)
-    }
-
     /// Realms, and who is root.
     ///
     /// # Errors
-    /// [`ConfigError::Realm`], [`ConfigError::Access`].
+    /// [`ConfigError::Access`].
     pub fn rules(&self) -> Result<Rules, ConfigError> {
-        let realms =
-            Realms::new(&self.kerberos.realm, self.trusted_realms.iter().cloned()).map_err(ConfigError::Realm)?;
-        let known = |name: &String| {
-            let upn: Upn = name.parse()?;
-            realms.check(&upn).map(|()| upn)
-        };
+        let realms = Realms::new(self.kerberos.realm.clone(), self.trusted_realms.clone());
+        let known = |upn: &Upn| realms.check(upn).map(|()| upn.clone());
         let AccessConfig { root, fixed } = &self.access;
         let root = root.as_ref().map(known).transpose().map_err(ConfigError::Access)?;
-        let fixed = fixed.iter().map(|(name, list)| Ok((known(name)?, list.as_slice().into())));
+        let fixed = fixed.iter().map(|(upn, list)| Ok((known(upn)?, list.as_slice().into())));
         let fixed = fixed.collect::<Result<_, _>>().map_err(ConfigError::Access)?;
         Ok(Rules { realms, root, fixed })
     }
@@ -103,13 +93,12 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn load(text: &str) -> Result<Config, ConfigError> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("auth.json");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&path)
+        Config::parse(Path::new("/etc/latchkey/config.json"), text.as_bytes())
     }
 
     const EXAMPLE: &str = include_str!("../auth.example.json");
@@ -130,7 +119,7 @@ mod tests {
             ("\"schema\": 1", "\"schema\": 1, \"debug\": true", "unknown field `debug`"),
             ("\"admin@FACTORY.EXAMPLE\"", "\"admin@OTHER\"", "`access`"),
             ("\"admin@FACTORY.EXAMPLE\"", "\"admin\"", "NAME@REALM"),
-            ("[\"PARTNER.EXAMPLE\"]", "[\"A B\"]", "`trusted_realms`"),
+            ("[\"PARTNER.EXAMPLE\"]", "[\"A B\"]", "trusted_realms"),
             ("\"127.0.0.1:9005\"", "\"0.0.0.0:9005\"", "loopback"),
         ] {
             assert!(EXAMPLE.contains(from), "{from}");

@@ -5,11 +5,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use latchkey_factory_plus::grants::Grant;
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Upn, Uuid, uuids};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::Upn;
 use crate::api::Answer;
 use crate::model::{Change, Model};
 use crate::rights::{MayLoad, NotLoaded, Rules};

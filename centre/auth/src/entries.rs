@@ -1,10 +1,9 @@
 //! How identities and grants stand in the durable file: by UUID, a name as text and a grant as JSON.
 
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::Grant;
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_group_commit as durable;
 
-use crate::Upn;
 use crate::model::{Change, Model};
 
 const IDENTITIES: &str = "identities";

@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use async_channel::Sender;
 use event_listener::{Event, EventListener};
-use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_group_commit::{OpenError, Store};
 use smol::Timer;
 use smol::future::FutureExt;
 
-use crate::Upn;
 use crate::api::{self, Answer, Ask, Decided, Ground, Read, Write};
 use crate::entries;
 use crate::expand::{List, NoList};

@@ -26,14 +26,14 @@ pub mod keeper;
 pub mod lists;
 pub mod model;
 pub mod objects;
+mod realms;
 pub mod rights;
 mod run;
 pub mod server;
 pub mod state;
-mod upn;
 
+pub use realms::{ForeignRealm, Realms};
 pub use run::run;
-pub use upn::{Realms, Upn, UpnError};
 
 /// Every reason code of this crate.
 pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {

@@ -6,14 +6,11 @@
 use std::collections::BTreeMap;
 
 use latchkey_factory_plus::grants::{Access, Grant, allows};
-use latchkey_factory_plus::{ClusterName, Uuid, uuids};
+use latchkey_factory_plus::{ClusterName, Role, Upn, Uuid, uuids};
 
 use crate::expand::{self, List};
 use crate::objects::Objects;
-use crate::upn::{Realms, Upn, UpnError};
-
-/// The accounts of an edge: `op1krbkeys/CLUSTER`, which makes the edge's other accounts, and the three that a centre makes beside it.
-const EDGE_ROLES: [&str; 4] = ["op1krbkeys", "op1flux", "op1sync", "op1monitor"];
+use crate::realms::{ForeignRealm, Realms};
 
 /// Why the caller may not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -278,7 +275,7 @@ impl Rights {
 /// Which names a caller of this name may give.
 fn names(rules: &Rules, caller: &Upn) -> Names {
     let mut components = caller.components();
-    if components.next().is_none_or(|role| !EDGE_ROLES.contains(&role)) {
+    if components.next().is_none_or(|account| Role::of_account(account).is_none()) {
         return Names::All;
     }
     match (components.next().map(str::parse::<ClusterName>), components.next()) {
@@ -366,7 +363,7 @@ impl MayLoad {
 pub enum NotLoaded {
     /// Of another realm.
     #[error(transparent)]
-    Realm(#[from] UpnError),
+    Realm(#[from] ForeignRealm),
     /// The root principal's.
     #[error("only the root principal gives its own name to a principal")]
     Root,

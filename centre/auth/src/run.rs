@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use latchkey_centre_service::Program;
-use latchkey_factory_plus::uuids;
+use latchkey_factory_plus::{Realm, uuids};
 use latchkey_factory_plus_client::Client;
 use latchkey_factory_plus_client::classes::Follower;
 use latchkey_factory_plus_client::notify::State;
-use latchkey_http_server::{Nothing, Realm, Verifier};
+use latchkey_http_server::{Nothing, Verifier};
 use latchkey_kerberos::Kerberos;
 use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::ProgramError;
 

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::{Upn, Uuid};
 
-use crate::Upn;
 use crate::expand::{List, NoList};
 use crate::lists::Lists;
 use crate::model::{Change, Model};

@@ -54,7 +54,7 @@ export function commandPanel(state, uuid) {
   }
 
   function copyable(command, id) {
-    const box = make("pre", { tabindex: "0", role: "textbox", "aria-readonly": "true", "aria-labelledby": id }, command);
+    const box = make("pre", { tabindex: "0", role: "textbox", "aria-multiline": "true", "aria-readonly": "true", "aria-labelledby": id }, command);
     const copy = make("button", { type: "button", class: "plain" }, "Copy");
     copy.addEventListener("click", async () => {
       try {

@@ -1,16 +1,19 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
+use latchkey_factory_plus::Upn;
 use latchkey_factory_plus_client::BaseUrl;
 use latchkey_http_server::{HttpConfig, HttpConfigError};
-use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Upn};
+use latchkey_kerberos::{Admin, AdminKey, AdminSettings};
 use latchkey_keys::{KeyError, read_private_file};
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;
 use zeroize::Zeroizing;
+
+use crate::script::{Authorities, AuthoritiesError};
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `cluster-manager.example.json` shows every field.
@@ -49,7 +52,7 @@ pub struct KadminConfig {
     /// MIT's configuration. Default `/etc/krb5.conf`.
     pub krb5_config: Option<PathBuf>,
     /// Who asks; `kadm5.acl` says what it may.
-    pub principal: String,
+    pub principal: Upn,
     /// The file with its password; nobody else may read it.
     pub password_file: PathBuf,
 }
@@ -62,6 +65,10 @@ pub struct BootstrapConfig {
     pub domain: String,
     /// The container image of the operator of keys.
     pub krbkeys_image: String,
+    /// Whether machines know the authority of this service's certificate anyway. Otherwise the command that bootstraps an edge
+    /// carries `centre.authorities`.
+    #[serde(default)]
+    pub publicly_trusted: bool,
 }
 
 /// Why a configuration is refused. The operator's fault, all of them.
@@ -79,12 +86,14 @@ pub enum ConfigError {
     /// A URL is missing that edges or browsers need.
     #[error("`centre.services.{0}` is missing: its URL stands in what edges or browsers get from this service")]
     Url(&'static str),
-    /// No principal.
-    #[error("`kadmin.principal` is {0:?}; it is written like sv1clustermanager@REALM")]
-    Principal(String),
     /// The password's file.
     #[error("`kadmin.password_file`: {error}; {remedy}", error = .0, remedy = .0.code().remedy())]
     Password(KeyError),
+    /// The authorities that bootstrap commands carry.
+    #[error(
+        "`centre.authorities`: {0}; or say `bootstrap.publicly_trusted` where every machine trusts the certificate"
+    )]
+    Authorities(#[from] AuthoritiesError),
     /// A value that a shell would not take as one word.
     #[error("`bootstrap.{0}` has a character that may mean something to a shell, or none at all")]
     Word(&'static str),
@@ -95,28 +104,17 @@ const LONGEST_PASSWORD: usize = 1000;
 /// What one call of kadmind may take, with the wait for those before it.
 const KADMIN_DEADLINE: Duration = Duration::from_secs(30);
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigError;
 
     fn schema(&self) -> u32 {
         self.schema
     }
-}
-
-impl Config {
-    /// Reads, parses and checks the file at `path`.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config: Self = config::read(path)?;
-        config.http.check()?;
-        config.check()?;
-        config.resolve_paths(path);
-        Ok(config)
-    }
 
     fn check(&self) -> Result<(), ConfigError> {
+        self.http.check()?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if !(1..=63).contains(&self.organisation.len()) || !self.organisation.bytes().all(plain) {
             return Err(ConfigError::Organisation(self.organisation.clone()));
@@ -131,12 +129,14 @@ impl Config {
         self.own_url().map(drop)
     }
 
-    fn resolve_paths(&mut self, file: &Path) {
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
         let kadmin = [&mut self.kadmin.helper, &mut self.kadmin.password_file];
         let own = std::iter::once(&mut self.data).chain(kadmin).chain(self.kadmin.krb5_config.as_mut());
-        config::resolve(file, own.chain(self.http.paths()).chain(self.kerberos.paths()).chain(self.centre.paths()));
+        own.chain(shared_paths(&mut self.http, &mut self.kerberos, &mut self.centre)).collect()
     }
+}
 
+impl Config {
     /// Where browsers reach the configuration database.
     pub fn config_db(&self) -> Result<&BaseUrl, ConfigError> {
         self.centre.services.config_db.as_ref().ok_or(ConfigError::Url("config_db"))
@@ -145,6 +145,17 @@ impl Config {
     /// Where edges reach the git server.
     pub fn git(&self) -> Result<&BaseUrl, ConfigError> {
         self.centre.services.git.as_ref().ok_or(ConfigError::Url("git"))
+    }
+
+    /// What the command that bootstraps an edge has to carry. Reads the file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Authorities`].
+    pub fn authorities(&self) -> Result<Option<Authorities>, ConfigError> {
+        if self.bootstrap.publicly_trusted || !self.own_url()?.is_secure() {
+            return Ok(None);
+        }
+        Ok(self.centre.authorities.as_deref().map(Authorities::read).transpose()?)
     }
 
     /// Where browsers and edges reach this service.
@@ -157,9 +168,8 @@ impl KadminConfig {
     /// Who administrates principals. Nothing is started yet.
     ///
     /// # Errors
-    /// [`ConfigError::Principal`], [`ConfigError::Password`].
+    /// [`ConfigError::Password`].
     pub fn admin(&self) -> Result<Admin, ConfigError> {
-        let principal = Upn::parse(&self.principal).map_err(|_| ConfigError::Principal(self.principal.clone()))?;
         let secret = read_private_file(&self.password_file, LONGEST_PASSWORD + 2).map_err(ConfigError::Password)?;
         let bytes = secret.expose();
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -167,7 +177,7 @@ impl KadminConfig {
         Ok(Admin::new(AdminSettings {
             helper: self.helper.clone(),
             krb5_config: self.krb5_config.clone(),
-            principal,
+            principal: self.principal.clone(),
             key: AdminKey::Password(password),
             deadline: KADMIN_DEADLINE,
         }))
@@ -176,15 +186,14 @@ impl KadminConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const EXAMPLE: &str = include_str!("../cluster-manager.example.json");
 
     fn load(text: &str) -> Result<Config, ConfigError> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&path)
+        Config::parse(Path::new("/etc/latchkey/config.json"), text.as_bytes())
     }
 
     #[test]

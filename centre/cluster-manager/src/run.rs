@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use latchkey_centre_service::{AccessLists, Program};
+use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::uuids::{account, service};
 use latchkey_factory_plus_client::Client;
-use latchkey_http_server::{About, HttpServer, Nothing, Realm, Software, Verifier};
+use latchkey_http_server::{About, HttpServer, Nothing, Software, Verifier};
 use latchkey_kerberos::Admin as KerberosAdmin;
 use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::ProgramError;
 
@@ -55,6 +57,7 @@ impl Prepared {
             (service::GIT, "git server"),
         ];
         let client = config.centre.client(&needs).map_err(ProgramError::unusable)?;
+        config.authorities().map_err(ProgramError::unusable)?;
         let kadmin = config.kadmin.admin().map_err(ProgramError::unusable)?;
         let (realm, verifier) = config.kerberos.verifier().map_err(ProgramError::unusable)?;
         Ok(Self { config, client, kadmin, realm, verifier })
@@ -79,7 +82,7 @@ fn serve(Prepared { config, client, kadmin, realm, verifier }: Prepared) -> Resu
     let keeper = Arc::new(Keeper::open(&config.data).map_err(ProgramError::running)?);
     let git = Git::new(&client, &config.data.with_extension("git"), config.centre.authorities.as_deref());
     let git = git.map_err(ProgramError::running)?;
-    let principals = Arc::new(Kadmin::new(kadmin, realm.as_str()));
+    let principals = Arc::new(Kadmin::new(kadmin, realm.clone()));
     let manager = Manager::new(place, Centre::new(&client, git, principals, keeper));
     let lists = AccessLists::new(&config.access, &client);
     let web = Web::new(manager.clone(), lists, &config).map_err(ProgramError::unusable)?;

@@ -146,7 +146,7 @@ proptest! {
     ) {
         let mut machine = Machine::new(UUID.parse().unwrap(), stored.as_ref(), 0);
         let moment = Moment { now: 1, random: [1; RANDOM_BYTES] };
-        let names = Names::new("R", [], []);
+        let names = Names::new(&"R".parse().unwrap(), [], []);
         let readable = stored.as_ref().is_none_or(|stored| SetupStatus::read(stored).is_ok());
         for event in [Event::Configuration(Some(wanted)), Event::Refresh, Event::Configuration(None)] {
             let orders = machine.handle(&moment, event, &site(), &names);

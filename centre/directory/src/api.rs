@@ -1,10 +1,11 @@
 //! What is asked over HTTP, and what is answered. Version 1 of the interface.
 
+pub use latchkey_centre_service::{Answer, Body};
 use latchkey_factory_plus::grants::{Access, allows};
 use latchkey_factory_plus::{Uuid, uuids};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::address::{Address, Domain, Outside};
 use crate::advertised::{Advertised, Conflict, Services};
@@ -19,42 +20,6 @@ pub enum Method {
     Put,
     /// Make something.
     Post,
-}
-
-/// What a caller is told.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
-    /// The status of HTTP.
-    pub status: u16,
-    /// What stands below it.
-    pub body: Body,
-}
-
-/// The body of an answer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Body {
-    /// None.
-    Empty,
-    /// JSON.
-    Json(Value),
-    /// A sentence that says why not.
-    Text(String),
-}
-
-impl Answer {
-    fn empty(status: u16) -> Self {
-        Self { status, body: Body::Empty }
-    }
-
-    fn json(value: Value) -> Self {
-        Self { status: 200, body: Body::Json(value) }
-    }
-
-    /// A status, and why.
-    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-    pub fn refused(status: u16, why: impl ToString) -> Self {
-        Self { status, body: Body::Text(why.to_string()) }
-    }
 }
 
 /// A question.
@@ -142,10 +107,10 @@ pub fn answer(services: &Services, ask: &Ask, outside: Option<&Outside>, inside:
         json!({"device": advertised.device, "url": url})
     };
     match ask {
-        Ask::Services => Answer::json(services.all().map(|service| json!(service)).collect()),
-        Ask::Service(service) => Answer::json(services.find(*service).map(seen).into_iter().collect()),
+        Ask::Services => Answer::json(&services.all().map(|service| json!(service)).collect::<Vec<_>>()),
+        Ask::Service(service) => Answer::json(&services.find(*service).map(seen).into_iter().collect::<Vec<_>>()),
         Ask::Advertisement(service) => match services.find(*service) {
-            Some(advertised) => Answer::json(seen(advertised)),
+            Some(advertised) => Answer::json(&seen(advertised)),
             None => Answer::refused(404, "this service is advertised nowhere"),
         },
         Ask::Device(_) => Answer::refused(404, "this directory knows no devices"),

@@ -1,12 +1,12 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
 use latchkey_factory_plus::Uuid;
 use latchkey_http_server::HttpConfig;
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;
 
 use crate::address::Domain;
@@ -59,34 +59,31 @@ pub enum ConfigError {
     NoDomain,
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigError;
 
     fn schema(&self) -> u32 {
         self.schema
     }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        self.http.check()?;
+        if self.domain.is_none() && !self.trusted_proxies.is_empty() {
+            return Err(ConfigError::NoDomain);
+        }
+        self.services().map(drop)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        std::iter::once(&mut self.data)
+            .chain(shared_paths(&mut self.http, &mut self.kerberos, &mut self.centre))
+            .collect()
+    }
 }
 
 impl Config {
-    /// Reads a file and checks it.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config: Self = config::read(path)?;
-        config.http.check()?;
-        config.services()?;
-        if config.domain.is_none() && !config.trusted_proxies.is_empty() {
-            return Err(ConfigError::NoDomain);
-        }
-        let own = std::iter::once(&mut config.data);
-        config::resolve(
-            path,
-            own.chain(config.http.paths()).chain(config.kerberos.paths()).chain(config.centre.paths()),
-        );
-        Ok(config)
-    }
-
     /// What the file itself advertises.
     ///
     /// # Errors
@@ -104,13 +101,12 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn load(text: &str) -> Result<Config, ConfigError> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("directory.json");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&path)
+        Config::parse(Path::new("/etc/latchkey/config.json"), text.as_bytes())
     }
 
     const EXAMPLE: &str = include_str!("../directory.example.json");

@@ -4,17 +4,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchkey_centre_service::AccessLists;
+use latchkey_centre_service::{AccessLists, Answer, backup};
+use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids;
 use latchkey_http_server::http::{HeaderName, Method as HttpMethod, StatusCode};
 use latchkey_http_server::{
-    self as server, About, Authenticated, ContentType, Handler, HttpConfig, HttpServer, Realm, Refusal, Request,
-    Response, ServerError, Software, Terms, Verifier,
+    self as server, About, Authenticated, ContentType, Handler, HttpConfig, HttpServer, Refusal, Request,
+    ServerError, Software, Terms, Verifier,
 };
 
 use crate::address::{Domain, Outside};
-use crate::api::{Answer, Ask, Body, MayAdvertise, Method, answer};
+use crate::api::{Ask, MayAdvertise, Method, answer};
 use crate::keeper::Keeper;
 use crate::networks::Network;
 
@@ -22,8 +23,6 @@ use crate::networks::Network;
 const LONGEST_DUMP: u64 = 4 << 20;
 /// How long a dump may take to come.
 const DUMP_TIME: Duration = Duration::from_mins(2);
-/// How long a copy may take.
-const BACKUP_TIME: Duration = Duration::from_mins(10);
 
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -106,21 +105,17 @@ impl Handler for Requests {
         if method == HttpMethod::POST && ["/load", "/v1/load"].contains(&path) {
             return Terms::authenticated().body_limit(LONGEST_DUMP).time(DUMP_TIME);
         }
-        if is_backup(method, path) {
-            return Terms::authenticated().body_limit(0).time(BACKUP_TIME);
+        if backup::is_asked(method, path) {
+            return backup::terms();
         }
         Terms::authenticated()
     }
 
     async fn handle(&self, mut request: Request) -> server::Answer {
         let caller = request.caller().known()?.clone();
-        if is_backup(request.method(), request.path()) {
-            if !self.callers.held(&caller).await?.is_root {
-                return Err(Refusal::forbidden("Only the root principal has everything copied"));
-            }
-            self.keeper.store().copy_beside().await.map_err(|error| Refusal::unavailable(error.to_string()))?;
-            tracing::info!(request = request.id(), "Copied everything");
-            return Ok(Response::empty(StatusCode::NO_CONTENT));
+        if backup::is_asked(request.method(), request.path()) {
+            let is_root = self.callers.held(&caller).await?.is_root;
+            return backup::answer(&request, is_root, self.keeper.store().copy_beside()).await;
         }
         let method = match *request.method() {
             HttpMethod::GET => Method::Get,
@@ -135,20 +130,15 @@ impl Handler for Requests {
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
         match Ask::read(method, request.path(), &body) {
-            Err(refused) => response(refused),
-            Ok(asked) if asked.is_write() => response(self.write(&caller, asked).await?),
+            Err(refused) => refused.into_response(),
+            Ok(asked) if asked.is_write() => self.write(&caller, asked).await?.into_response(),
             Ok(asked) => {
                 let outside = self.outside(&request)?;
                 let domain = self.rules.domain.as_ref();
-                response(self.keeper.look(|services| answer(services, &asked, outside.as_ref(), domain)))
+                self.keeper.look(|services| answer(services, &asked, outside.as_ref(), domain)).into_response()
             }
         }
     }
-}
-
-/// `POST /backup`, for the root principal: leaves a copy of this moment beside the file. The request names no path.
-fn is_backup(method: &HttpMethod, path: &str) -> bool {
-    method == HttpMethod::POST && path == "/backup"
 }
 
 impl Requests {
@@ -170,14 +160,5 @@ impl Requests {
         let host = request.header(&FORWARDED_HOST).unwrap_or_default();
         let outside = Outside::read(host, request.header(&FORWARDED_PROTO));
         outside.map(Some).map_err(|why| Refusal::bad_request(why.to_string()))
-    }
-}
-
-fn response(answer: Answer) -> server::Answer {
-    let status = StatusCode::from_u16(answer.status).map_err(|error| Refusal::internal(error.to_string()))?;
-    match answer.body {
-        Body::Empty => Ok(Response::empty(status)),
-        Body::Json(value) => Ok(Response::json(&value)?.status(status)),
-        Body::Text(why) => Err(Refusal::new(status, why)),
     }
 }

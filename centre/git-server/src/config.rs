@@ -1,11 +1,11 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
 use latchkey_http_server::{HttpConfig, HttpConfigError};
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_range};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_range};
 use serde::Deserialize;
 
 use crate::backend;
@@ -112,44 +112,37 @@ pub enum ConfigError {
     Http(#[from] HttpConfigError),
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigError;
 
     fn schema(&self) -> u32 {
         self.schema
     }
-}
 
-impl Config {
-    /// Reads, parses and checks the file at `path`.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config: Self = config::read(path)?;
-        config.limits.check()?;
-        config.http.check()?;
-        config.resolve_paths(path);
-        Ok(config)
+    fn check(&self) -> Result<(), ConfigError> {
+        self.limits.check()?;
+        Ok(self.http.check()?)
     }
 
-    fn resolve_paths(&mut self, file: &Path) {
-        let named = std::iter::once(&mut self.repositories).chain(self.http.paths());
-        config::resolve(file, named.chain(self.kerberos.paths()).chain(self.centre.paths()));
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        std::iter::once(&mut self.repositories)
+            .chain(shared_paths(&mut self.http, &mut self.kerberos, &mut self.centre))
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const EXAMPLE: &str = include_str!("../git-server.example.json");
 
     fn load(text: &str) -> Result<Config, ConfigError> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&path)
+        Config::parse(Path::new("/etc/latchkey/config.json"), text.as_bytes())
     }
 
     #[test]

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use latchkey_centre_service::Program;
+use latchkey_centre_service::{AccessLists, Program};
+use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::uuids::{account, application, service};
 use latchkey_factory_plus_client::notify::Event;
 use latchkey_factory_plus_client::{Client, ConfigDb};
-use latchkey_http_server::{About, HttpServer, Nothing, Realm, Software, Verifier};
+use latchkey_http_server::{About, HttpServer, Nothing, Software, Verifier};
 use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::ProgramError;
 
@@ -57,9 +59,9 @@ impl Prepared {
 fn serve(Prepared { config, client, realm, verifier }: Prepared) -> Result<(), ProgramError> {
     let (git, limits) = (config.limits.of_git(), config.limits.of_backend());
     let repositories = Repositories::open(&config.repositories, git).map_err(ProgramError::running)?;
-    let lists = config.access.follower(&client);
+    let lists = AccessLists::new(&config.access, &client);
     let server = GitServer::new(repositories, limits);
-    let web = Web::new(server, Arc::new(lists), config.access.root, git, limits.run);
+    let web = Web::new(server, lists, git, limits.run);
     let about = About {
         version: "2.0.0",
         service: service::GIT,

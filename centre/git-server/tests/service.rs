@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use latchkey_centre_service::{AccessConfig, AccessLists};
 use latchkey_factory_plus::uuids::service;
 use latchkey_factory_plus_client::notify::Watch;
 use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits as ClientLimits, Services, Settings, Trust};
@@ -17,23 +18,31 @@ use latchkey_git_server::backend::Limits;
 use latchkey_git_server::git::GitLimits;
 use latchkey_git_server::repositories::Repositories;
 use latchkey_git_server::server::GitServer;
-use latchkey_git_server::web::{AccessLists, Listing, Web};
+use latchkey_git_server::web::Web;
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{About, HttpServer, Nothing, Realm, Running, Software};
+use latchkey_http_server::{About, HttpServer, Nothing, Running, Software};
 use latchkey_test_support::{block_on, output};
 use rig::{FLUX, MANAGER, NORD, PASSWORD, SOUTH, commit, fail, front, git, is_sound, noise, rights, succeed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Access lists without an authorisation service: those of the rig.
-struct FakeLists;
-
-impl AccessLists for FakeLists {
-    fn of<'a>(&'a self, principal: &'a str) -> Listing<'a> {
-        let user = if principal == FLUX { principal } else { principal.trim_end_matches("@EXAMPLE") };
-        Box::pin(std::future::ready(Ok(rights(user).into())))
-    }
+fn lists() -> AccessLists {
+    let fixed = USERS.map(|name| {
+        let user = if name == FLUX { name } else { name.trim_end_matches("@EXAMPLE") };
+        (name.parse().unwrap(), rights(user))
+    });
+    let access = AccessConfig { root: Some("root@EXAMPLE".parse().unwrap()), fixed: fixed.into() };
+    AccessLists::new(&access, &client(Services::fixed([])))
 }
+
+fn client(services: Services) -> Client {
+    let identity = Identity::basic(&FLUX.parse().unwrap(), &PASSWORD.to_owned().into()).unwrap();
+    let (trust, limits) = (Trust::none().allowing(Insecure), ClientLimits::default());
+    Client::new(Settings { identity, trust, services, limits })
+}
+
+const USERS: [&str; 5] = ["sv1clustermanager@EXAMPLE", FLUX, "admin@EXAMPLE", "root@EXAMPLE", "nobody@EXAMPLE"];
 
 struct Service {
     directory: TempDir,
@@ -48,12 +57,11 @@ impl Service {
         let git = GitLimits::default();
         let repositories = Repositories::open(&directory.path().join("data"), git).unwrap();
         let server = GitServer::new(repositories, Limits::default());
-        let web = Web::new(server, Arc::new(FakeLists), Some("root@EXAMPLE".into()), git, Duration::from_mins(5));
+        let web = Web::new(server, lists(), git, Duration::from_mins(5));
         if let Some(entries) = entries {
             web.all_entries(entries.iter().map(|(uuid, entry)| (*uuid, entry)));
         }
-        let names = ["sv1clustermanager@EXAMPLE", FLUX, "admin@EXAMPLE", "root@EXAMPLE", "nobody@EXAMPLE"];
-        let verifier = Arc::new(FakeVerifier::of(names.map(|name| (name, PASSWORD))));
+        let verifier = Arc::new(FakeVerifier::of(USERS.map(|name| (name, PASSWORD))));
         let config = json!({"listen": ["127.0.0.1:0"], "admin_listen": "127.0.0.1:0", "insecure": true});
         let about = About {
             version: "2.0.0",
@@ -61,7 +69,7 @@ impl Service {
             device: None,
             software: Software { vendor: "Latchkey", application: "test", revision: "0" },
         };
-        let realm = Realm::parse("EXAMPLE").unwrap();
+        let realm = "EXAMPLE".parse().unwrap();
         let config = serde_json::from_value(config).unwrap();
         let http = HttpServer::new(&config, about, realm, verifier, web.clone()).unwrap().feed(Arc::new(web.clone()));
         let running = http.start(Arc::new(Nothing), Arc::new(Nothing)).unwrap();
@@ -97,13 +105,8 @@ impl Service {
     }
 
     fn watch(&self, path: &str) -> Watch {
-        let client = Client::new(Settings {
-            identity: Identity::basic(FLUX, &PASSWORD.to_owned().into()).unwrap(),
-            trust: Trust::none().allowing(Insecure),
-            services: Services::fixed([(service::GIT, format!("http://{}", self.running.address()).parse().unwrap())]),
-            limits: ClientLimits::default(),
-        });
-        client.service(service::GIT).notify().watch(path)
+        let url = format!("http://{}", self.running.address()).parse().unwrap();
+        client(Services::fixed([(service::GIT, url)])).service(service::GIT).notify().watch(path)
     }
 }
 

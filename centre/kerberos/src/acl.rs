@@ -4,15 +4,11 @@
 //! part; `*1` in the last field is what the first `*` of the first field matched. The first line that matches counts. Lines
 //! with restrictions (a fourth field) are refused here: nobody needs them, and they have a language of their own.
 
-use crate::principal::{Upn, is_part};
+use latchkey_factory_plus::{NODE_ACCOUNT, Realm, Role, Upn};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What runs in an edge cluster under `role/cluster`, and its key operator manages.
-pub const EDGE_ROLES: [&str; 4] = ["op1krbkeys", "op1sync", "op1monitor", "op1flux"];
-/// What runs there under `role/cluster/name`.
-pub const NODE_ROLES: [&str; 1] = ["nd1"];
 /// Longer files are not read.
 const MAX_FILE: usize = 64 * 1024;
 const MAX_RULES: usize = 1024;
@@ -85,7 +81,7 @@ pub struct Rule {
 pub struct Acl(Vec<Rule>);
 
 /// Why a text is no list.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum AclError {
     /// Too long.
     #[error("a list has at most {MAX_FILE} bytes and {MAX_RULES} rules")]
@@ -99,29 +95,24 @@ pub enum AclError {
     /// A letter that is none of a right.
     #[error("line {0}: rights are letters of 'acdilmspex' or '*'")]
     Rights(usize),
-    /// No realm.
-    #[error("a realm has letters, digits, '-', '_' and '.'")]
-    Realm,
 }
 
 impl Acl {
     /// The list of a centre: `admins` may do everything but extract keys, `managers` manage the principals of all edge clusters,
-    /// and the key operator of each edge cluster manages that cluster's: `role/cluster` of [`EDGE_ROLES`] and `role/cluster/…` of
-    /// [`NODE_ROLES`].
+    /// and the key operator of each edge cluster manages that cluster's: `role/cluster` of each [`Role`], and `role/cluster/…` of
+    /// [`NODE_ACCOUNT`].
     ///
     /// The rules name the roles, so they hold for every cluster that will ever be, whatever it is called: a cluster `admin`
     /// has `op1sync/admin`, and no `alice/admin`.
     ///
     /// # Errors
-    /// `realm` is none.
-    pub fn of_centre(realm: &str, admins: &[Upn], managers: &[Upn]) -> Result<Self, AclError> {
-        if !is_part(realm) {
-            return Err(AclError::Realm);
-        }
+    /// So many administrators and managers that the list is too long.
+    pub fn of_centre(realm: &Realm, admins: &[Upn], managers: &[Upn]) -> Result<Self, AclError> {
         let mut lines: Vec<String> = admins.iter().map(|admin| format!("{admin} x")).collect();
-        let clusters = EDGE_ROLES.map(|role| (role, "")).into_iter().chain(NODE_ROLES.map(|role| (role, "/*")));
-        for (role, node) in clusters {
-            lines.push(format!("op1krbkeys/*@{realm} acdim {role}/*1{node}@{realm}"));
+        let operator = Role::KrbKeys.account();
+        let clusters = Role::ALL.map(|role| (role.account(), "")).into_iter();
+        for (role, node) in clusters.chain([(NODE_ACCOUNT, "/*")]) {
+            lines.push(format!("{operator}/*@{realm} acdim {role}/*1{node}@{realm}"));
             lines.extend(managers.iter().map(|manager| format!("{manager} acdim {role}/*{node}@{realm}")));
         }
         lines.extend(managers.iter().map(|manager| format!("{manager} l")));
@@ -186,7 +177,7 @@ impl Pattern {
         let (name, realm) = text.split_once('@')?;
         let part = |text: &str| match text {
             "*" => Some(Part::Any),
-            _ if is_part(text) => Some(Part::Is(text.to_owned())),
+            _ if Upn::is_part(text) => Some(Part::Is(text.to_owned())),
             _ => {
                 let digit = text.strip_prefix('*').filter(|rest| references && rest.len() == 1)?;
                 digit.parse().ok().filter(|number| *number > 0).map(Part::Same)
@@ -265,11 +256,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn centre() -> Acl {
-        Acl::of_centre("R", &[Upn::parse("op1centre/admin@R").unwrap()], &[]).unwrap()
+        Acl::of_centre(&"R".parse().unwrap(), &["op1centre/admin@R".parse::<Upn>().unwrap()], &[]).unwrap()
     }
 
     fn may(who: &str, right: Right, about: &str) -> bool {
-        let upn = |name: &str| Upn::parse(&format!("{name}@R")).unwrap();
+        let upn = |name: &str| format!("{name}@R").parse::<Upn>().unwrap();
         centre().allows(&upn(who), right, Some(&upn(about)))
     }
 
@@ -299,7 +290,7 @@ mod tests {
 
     #[test]
     fn names_are_listed_by_administrators_alone() {
-        let upn = |name: &str| Upn::parse(name).unwrap();
+        let upn = |name: &str| name.parse::<Upn>().unwrap();
         assert!(centre().allows(&upn("op1centre/admin@R"), Right::List, None));
         assert!(!centre().allows(&upn("op1krbkeys/Test@R"), Right::List, None));
     }
@@ -307,7 +298,7 @@ mod tests {
     #[test]
     fn what_the_original_has_hands_over_administrators() {
         let original: Acl = "op1krbkeys/*@R x */*1@R".parse().unwrap();
-        let (operator, admin) = (Upn::parse("op1krbkeys/admin@R").unwrap(), Upn::parse("alice/admin@R").unwrap());
+        let (operator, admin) = ("op1krbkeys/admin@R".parse::<Upn>().unwrap(), "alice/admin@R".parse::<Upn>().unwrap());
         assert!(original.allows(&operator, Right::ChangePassword, Some(&admin)));
     }
 
@@ -326,7 +317,6 @@ mod tests {
             assert_eq!(text.parse::<Acl>(), Err(error), "{text}");
         }
         assert_eq!("x".repeat(MAX_FILE + 1).parse::<Acl>(), Err(AclError::TooLarge));
-        assert_eq!(Acl::of_centre("R\n* x", &[], &[]), Err(AclError::Realm));
     }
 
     proptest! {

@@ -5,8 +5,8 @@ use crate::code::KerberosCode;
 use crate::denied::Denied;
 use crate::keytab::{Entry, Keytab};
 use crate::pool::{Limits, Pool, Start};
-use crate::principal::Upn;
 use crate::wire::{AdminKey, Answer, Change, MAX_PASSWORD, Request, Shown};
+use latchkey_factory_plus::Upn;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -172,7 +172,7 @@ impl Admin {
             return Err(Denied::new(KerberosCode::PrincipalNotAccepted, "a pattern has 1 to 255 bytes, and no NUL"));
         }
         match self.0.call(&Request::List { pattern: pattern.to_owned() }).await? {
-            Answer::Names(names) => Ok(names.iter().filter_map(|name| Upn::parse(name).ok()).collect()),
+            Answer::Names(names) => Ok(names.iter().filter_map(|name| name.parse::<Upn>().ok()).collect()),
             _ => Err(other_answer()),
         }
     }

@@ -5,7 +5,7 @@
 //! (4), version (1), type of encryption (2), key (a length of 2, and bytes), and, where four bytes are left, the version
 //! again (4).
 
-use crate::principal::Upn;
+use latchkey_factory_plus::Upn;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -181,12 +181,12 @@ fn entry(record: &[u8], at: usize) -> Result<Entry, KeytabError> {
         }
         let component = fields.text()?;
         // Before it is added: a part with a slash in it must not become two.
-        if !crate::principal::is_part(component) {
+        if !Upn::is_part(component) {
             return Err(KeytabError::Principal(at));
         }
         name.push_str(component);
     }
-    let principal = Upn::parse(&format!("{name}@{realm}")).map_err(|_| KeytabError::Principal(at))?;
+    let principal = format!("{name}@{realm}").parse::<Upn>().map_err(|_| KeytabError::Principal(at))?;
     let _name_type = fields.long()?;
     let time = fields.long()?;
     let [low] = fields.take()?;
@@ -247,7 +247,7 @@ mod tests {
     fn sample() -> Keytab {
         let mut keytab = Keytab::default();
         for (name, version) in [("HTTP/localhost@R", 2), ("op1flux/Test@R", 300)] {
-            let (principal, key) = (Upn::parse(name).unwrap(), Zeroizing::new(vec![7; 32]));
+            let (principal, key) = (name.parse::<Upn>().unwrap(), Zeroizing::new(vec![7; 32]));
             keytab.add(Entry { principal, time: 5, version, kind: 18, key }).unwrap();
         }
         keytab

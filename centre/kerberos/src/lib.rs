@@ -19,14 +19,12 @@ mod code;
 mod denied;
 pub mod keytab;
 mod pool;
-mod principal;
 mod verifier;
 pub mod wire;
 
 pub use admin::{Admin, AdminSettings};
 pub use code::KerberosCode;
 pub use denied::Denied;
-pub use principal::{Upn, UpnError};
 pub use verifier::{Kerberos, Settings, Verified};
 pub use wire::{AdminKey, Shown};
 

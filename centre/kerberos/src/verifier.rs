@@ -4,8 +4,8 @@ use crate::Secret;
 use crate::code::KerberosCode;
 use crate::denied::Denied;
 use crate::pool::{Limits, Pool, Start};
-use crate::principal::Upn;
 use crate::wire::{Answer, MAX_PASSWORD, MAX_TOKEN, Request};
+use latchkey_factory_plus::{Realm, Upn};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use zeroize::Zeroizing;
 /// That somebody is who it says: made by [`Kerberos`] alone, after the KDC's and the keytab's word.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Verified {
-    principal: Upn,
+    upn: Upn,
 }
 
 impl Verified {
     /// Who.
-    pub fn principal(&self) -> &Upn {
-        &self.principal
+    pub fn upn(&self) -> &Upn {
+        &self.upn
     }
 
     /// Who.
-    pub fn into_principal(self) -> Upn {
-        self.principal
+    pub fn into_upn(self) -> Upn {
+        self.upn
     }
 }
 
@@ -55,7 +55,7 @@ pub struct Settings {
 #[derive(Clone)]
 pub struct Kerberos {
     pool: Pool,
-    realm: String,
+    realm: Realm,
 }
 
 impl fmt::Debug for Kerberos {
@@ -67,7 +67,7 @@ impl fmt::Debug for Kerberos {
 impl Kerberos {
     /// Starts nothing yet: the first call does.
     pub fn new(settings: Settings) -> Self {
-        let realm = settings.service.realm().to_owned();
+        let realm = settings.service.to_realm();
         let mut replays = std::ffi::OsString::from("file2:");
         replays.push(&settings.replay_cache);
         let mut environment = vec![("KRB5RCACHENAME", PathBuf::from(replays))];
@@ -83,7 +83,7 @@ impl Kerberos {
     }
 
     /// The service's realm: the one of users that name none.
-    pub fn realm(&self) -> &str {
+    pub fn realm(&self) -> &Realm {
         &self.realm
     }
 
@@ -102,7 +102,7 @@ impl Kerberos {
         }
         let request = Request::VerifyPassword { principal: principal.clone(), password: password.clone() };
         match self.pool.call(&request).await? {
-            Answer::Verified(verified) if verified == *principal => Ok(Verified { principal: verified }),
+            Answer::Verified(verified) if verified == *principal => Ok(Verified { upn: verified }),
             _ => Err(Denied::new(KerberosCode::HelperFailed, "an answer to another request")),
         }
     }
@@ -117,7 +117,7 @@ impl Kerberos {
             return Err(Denied::new(KerberosCode::TokenMalformed, "an empty token, or one over 64 KiB"));
         }
         match self.pool.call(&Request::Accept { token: Zeroizing::new(token.to_vec()) }).await? {
-            Answer::Accepted { principal, reply } => Ok((Verified { principal }, reply)),
+            Answer::Accepted { principal, reply } => Ok((Verified { upn: principal }, reply)),
             _ => Err(Denied::new(KerberosCode::HelperFailed, "an answer to another request")),
         }
     }

@@ -5,8 +5,9 @@
 mod rig;
 
 use latchkey_broker::server::Refusal;
+use latchkey_factory_plus::Upn;
 use latchkey_kdc_rig::{Kdc, REALM};
-use latchkey_kerberos::{Kerberos, Settings, Upn};
+use latchkey_kerberos::{Kerberos, Settings};
 use rig::{Broker, Permissions, Verify, grants, serve};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ impl Verify for Kerberos {
         let upn = Upn::in_realm(name, self.realm());
         let upn = upn.map_err(|_| Refusal { code: "principal-malformed".into(), outage: false })?;
         match self.verify_password(&upn, password).await {
-            Ok(verified) => Ok(verified.principal().to_string()),
+            Ok(verified) => Ok(verified.upn().to_string()),
             Err(denied) => Err(Refusal { code: denied.code().to_string(), outage: denied.is_outage() }),
         }
     }
@@ -47,7 +48,7 @@ impl Site {
             helper,
             krb5_config: Some(kdc.krb5_config().to_owned()),
             keytab: kdc.keytab(&["HTTP/localhost"]),
-            service: Upn::in_realm("HTTP/localhost", REALM).unwrap(),
+            service: Upn::in_realm("HTTP/localhost", &REALM.parse().unwrap()).unwrap(),
             replay_cache: kdc.path("replays"),
             helpers: 2,
             deadline: Duration::from_secs(10),

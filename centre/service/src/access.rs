@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::{Access, allows};
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_factory_plus_client::Client;
 use latchkey_factory_plus_client::acl::{Follower, Settings};
 use latchkey_http_server::{Authenticated, Refusal};
@@ -14,18 +14,18 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessConfig {
-    /// The principal, with realm, that passes every check. It sets the centre up.
-    pub root: Option<String>,
-    /// Permissions of principals, by their names with realm, that the authorisation service is not asked about: its own, and what
+    /// The UPN of who passes every check: the principal that sets the centre up.
+    pub root: Option<Upn>,
+    /// Permissions of principals, by UPN, that the authorisation service is not asked about: its own, and what
     /// it needs before it can answer.
     #[serde(default)]
-    pub fixed: BTreeMap<String, Vec<Access>>,
+    pub fixed: BTreeMap<Upn, Vec<Access>>,
 }
 
 /// The access lists of callers, followed at the authorisation service.
 #[derive(Clone)]
 pub struct AccessLists {
-    root: Option<Arc<str>>,
+    root: Option<Upn>,
     follower: Follower,
 }
 
@@ -42,27 +42,21 @@ pub struct Rights {
     list: Arc<[Access]>,
 }
 
-impl AccessConfig {
-    /// A follower of access lists that knows those of this section.
-    pub fn follower(&self, client: &Client) -> Follower {
-        let fixed = self.fixed.iter().map(|(principal, list)| (principal.clone(), list.as_slice().into())).collect();
-        Follower::new(client, Settings { fixed, ..Settings::default() })
-    }
-}
-
 impl AccessLists {
     /// Those of a configuration and, for everybody else, of the authorisation service.
     pub fn new(config: &AccessConfig, client: &Client) -> Self {
-        Self { root: config.root.as_deref().map(Into::into), follower: config.follower(client) }
+        let fixed = config.fixed.iter().map(|(upn, list)| (upn.clone(), list.as_slice().into())).collect();
+        let follower = Follower::new(client, Settings { fixed, ..Settings::default() });
+        Self { root: config.root.clone(), follower }
     }
 
     /// What a caller may do now. 503 when the authorisation service does not say: nobody may do anything then.
     pub async fn of(&self, caller: &Authenticated) -> Result<Rights, Refusal> {
-        let principal = caller.principal().as_str();
-        if self.root.as_deref() == Some(principal) {
+        let upn = caller.upn();
+        if self.root.as_ref() == Some(upn) {
             return Ok(Rights { root: true, list: Arc::new([]) });
         }
-        let list = self.follower.access(principal).await.map_err(|error| Refusal::unavailable(error.to_string()))?;
+        let list = self.follower.access(upn).await.map_err(|error| Refusal::unavailable(error.to_string()))?;
         Ok(Rights { root: false, list })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Upn, Uuid, uuids};
 use latchkey_factory_plus_client::{
     BaseUrl, Client, Identity, IdentityError, Insecure, Limits, Services, Settings, Trust, TrustError,
 };
@@ -12,8 +12,8 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CentreConfig {
-    /// This service's own principal, with realm.
-    pub principal: String,
+    /// What Kerberos calls this service.
+    pub principal: Upn,
     /// The file with its password; nobody else may read it.
     pub password_file: PathBuf,
     /// Where the services are.
@@ -44,8 +44,8 @@ pub struct ServiceUrls {
 /// Why the others cannot be reached with a section.
 #[derive(Debug, thiserror::Error)]
 pub enum CentreError {
-    /// The password or the principal.
-    #[error("`centre.principal`, `centre.password_file`: {0}")]
+    /// The password.
+    #[error("`centre.password_file`: {0}")]
     Identity(#[from] IdentityError),
     /// The authorities.
     #[error("`centre.authorities`: {0}")]

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchkey_http_server::{Negotiated, Password, Principal, Realm, Verdict, Verifier, VerifyError};
-use latchkey_kerberos::{Denied, Kerberos, Secret, Settings, Upn};
+use latchkey_factory_plus::{Realm, Upn};
+use latchkey_http_server::{Negotiated, Password, Verdict, Verifier, VerifyError};
+use latchkey_kerberos::{Denied, Kerberos, Secret, Settings};
 use serde::Deserialize;
 
 /// How callers are verified. Relative paths are relative to the configuration's directory.
@@ -13,7 +14,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct KerberosConfig {
     /// The realm of callers who name none.
-    pub realm: String,
+    pub realm: Realm,
     /// The service that clients get tickets for, without realm: `HTTP/host.example`.
     pub service: String,
     /// The keytab with the keys of `service`.
@@ -46,9 +47,6 @@ const WAITING: usize = 256;
 /// Why a section cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KerberosConfigError {
-    /// No realm.
-    #[error("`kerberos.realm` is {0:?}; a realm is written like FACTORY.EXAMPLE")]
-    Realm(String),
     /// No name of a service.
     #[error("`kerberos.service` is {0:?}; it is written like HTTP/host.example, without realm")]
     Service(String),
@@ -78,7 +76,6 @@ impl KerberosConfig {
 
     /// The same for who takes passwords otherwise than over HTTP.
     pub fn kerberos(&self) -> Result<(Realm, Kerberos), KerberosConfigError> {
-        let realm = Realm::parse(&self.realm).map_err(|_| KerberosConfigError::Realm(self.realm.clone()))?;
         let bad_service = || KerberosConfigError::Service(self.service.clone());
         if self.service.contains('@') || !self.service.contains('/') {
             return Err(bad_service());
@@ -99,7 +96,7 @@ impl KerberosConfig {
             deadline: Duration::from_secs(self.deadline_seconds.into()),
             waiting: WAITING,
         });
-        Ok((realm, kerberos))
+        Ok((self.realm.clone(), kerberos))
     }
 
     /// What a check of the configuration looks for: the helper and the keytab.
@@ -112,20 +109,17 @@ impl KerberosConfig {
 struct Helper(Kerberos);
 
 impl Verifier for Helper {
-    fn password<'a>(&'a self, principal: &'a Principal, password: &'a Password) -> Verdict<'a, ()> {
+    fn password<'a>(&'a self, upn: &'a Upn, password: &'a Password) -> Verdict<'a, ()> {
         Box::pin(async move {
-            let upn = Upn::parse(principal.as_str()).map_err(|error| VerifyError::Denied(error.to_string()))?;
             let password = Secret::new(password.expose().as_bytes().to_vec());
-            self.0.verify_password(&upn, &password).await.map(drop).map_err(|denied| in_words(&denied))
+            self.0.verify_password(upn, &password).await.map(drop).map_err(|denied| in_words(&denied))
         })
     }
 
     fn negotiate<'a>(&'a self, token: &'a [u8]) -> Verdict<'a, Negotiated> {
         Box::pin(async move {
             let (verified, reply) = self.0.accept(token).await.map_err(|denied| in_words(&denied))?;
-            let principal = Principal::parse(verified.principal().as_str());
-            let principal = principal.map_err(|error| VerifyError::Denied(error.to_string()))?;
-            Ok(Negotiated { principal, reply })
+            Ok(Negotiated { upn: verified.into_upn(), reply })
         })
     }
 }
@@ -155,7 +149,6 @@ mod tests {
         let refused = |config: KerberosConfig| config.verifier().err().unwrap().to_string();
         assert!(refused(config("HTTP/a@R", "R", 2)).contains("`kerberos.service`"));
         assert!(refused(config("HTTP", "R", 2)).contains("`kerberos.service`"));
-        assert!(refused(config("HTTP/a", "R R", 2)).contains("`kerberos.realm`"));
         assert!(refused(config("HTTP/a", "R", 0)).contains("`kerberos.helpers`"));
     }
 }

@@ -1,6 +1,5 @@
 //! The configuration of MIT's KDC, of its administration, and of their clients.
 
-use latchkey_kerberos::Upn;
 use latchkey_kerberos::acl::Acl;
 
 use crate::{Layout, Parameters, ParametersError, Program};
@@ -74,11 +73,9 @@ pub const OPERATOR: &str = "admin";
 /// `kadm5.acl`: the operator and the set-up administrate everything, the cluster manager the principals of edges, and each edge its
 /// own.
 pub fn kadm5_acl(parameters: &Parameters) -> Result<String, ParametersError> {
-    let realm = &parameters.realm;
-    let upn = |name: &str| Upn::in_realm(name, realm).map_err(|_| ParametersError::Realm(realm.clone()));
-    let manager = upn(Program::ClusterManager.account())?;
-    let acl = Acl::of_centre(realm, &[upn(ADMINISTRATOR)?, upn(OPERATOR)?], &[manager]);
-    acl.map(|acl| acl.to_string()).map_err(|_| ParametersError::Realm(realm.clone()))
+    let managers = [parameters.upn(Program::ClusterManager.account())?];
+    let admins = [parameters.upn(ADMINISTRATOR)?, parameters.upn(OPERATOR)?];
+    Ok(Acl::of_centre(&parameters.realm, &admins, &managers)?.to_string())
 }
 
 #[cfg(test)]
@@ -90,7 +87,7 @@ mod tests {
     fn no_cluster_has_rights_about_others_whatever_it_is_called() {
         let parameters = Parameters::on_loopback("R.EXAMPLE", "A", true, 8440).unwrap();
         let acl: Acl = kadm5_acl(&parameters).unwrap().parse().unwrap();
-        let upn = |name: &str| Upn::in_realm(name, "R.EXAMPLE").unwrap();
+        let upn = |name: &str| parameters.upn(name).unwrap();
         let may = |who: &str, whom: &str| acl.allows(&upn(who), Right::ChangePassword, Some(&upn(whom)));
         assert!(may("op1krbkeys/Nord", "op1sync/Nord") && may("op1krbkeys/Nord", "nd1/Nord/agent"));
         assert!(!may("op1krbkeys/Nord", "op1sync/Sued") && !may("op1krbkeys/Nord", "nd1/Sued/agent"));

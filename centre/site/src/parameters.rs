@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Realm, Upn, UpnError, Uuid, uuids};
 use latchkey_factory_plus_client::BaseUrl;
-use latchkey_kerberos::Upn;
+use latchkey_kerberos::acl::AclError;
+
 use serde::{Deserialize, Serialize};
 
 /// The services of ours, in the order in which they start.
@@ -78,7 +79,7 @@ pub struct Parameters {
     /// The form of this file: 1.
     pub schema: u32,
     /// The Kerberos realm, such as `FACTORY.EXAMPLE`.
-    pub realm: String,
+    pub realm: Realm,
     /// What every cluster's Sparkplug group begins with.
     pub organisation: String,
     /// The host name or address in URLs and certificates: what clients reach this machine by.
@@ -135,6 +136,12 @@ pub enum ParametersError {
     /// No realm.
     #[error("`realm` is {0:?}; a realm is written in capitals, such as FACTORY.EXAMPLE")]
     Realm(String),
+    /// What one of the centre's principals would be called is no UPN.
+    #[error("`realm`: {0}")]
+    Upn(#[from] UpnError),
+    /// The access control list of kadmind.
+    #[error("kadm5.acl: {0}")]
+    Acl(#[from] AclError),
     /// No prefix of Sparkplug groups.
     #[error("`organisation` is {0:?}; it has letters, digits, `_` and `-`, and 1 to 31 of them")]
     Organisation(String),
@@ -184,7 +191,7 @@ impl Parameters {
         };
         let parameters = Self {
             schema: 1,
-            realm: realm.into(),
+            realm: realm.parse().map_err(|_| ParametersError::Realm(realm.into()))?,
             organisation: organisation.into(),
             host: host.into(),
             insecure,
@@ -199,9 +206,8 @@ impl Parameters {
         if self.schema != 1 {
             return Err(ParametersError::Schema(self.schema));
         }
-        let capitals = self.realm.bytes().all(|byte| !byte.is_ascii_lowercase());
-        if !capitals || Upn::in_realm("admin", &self.realm).is_err() {
-            return Err(ParametersError::Realm(self.realm.clone()));
+        if self.realm.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
+            return Err(ParametersError::Realm(self.realm.to_string()));
         }
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if !(1..=31).contains(&self.organisation.len()) || !self.organisation.bytes().all(plain) {
@@ -232,9 +238,12 @@ impl Parameters {
         }
     }
 
-    /// A principal of this realm.
-    pub fn principal(&self, name: &str) -> String {
-        format!("{name}@{}", self.realm)
+    /// What Kerberos calls a principal of this realm.
+    ///
+    /// # Errors
+    /// `name` is none of a principal; the accounts of services and operators are.
+    pub fn upn(&self, name: &str) -> Result<Upn, UpnError> {
+        Upn::in_realm(name, &self.realm)
     }
 
     /// The hosts that our services' certificate is for, each once.

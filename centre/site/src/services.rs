@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{UpnError, Uuid, uuids};
 use serde_json::{Map, Value, json};
 
 use crate::{Layout, Parameters, Program};
@@ -15,16 +15,19 @@ const KRBKEYS_IMAGE: &str = "latchkey-krb-keys:0.1.0";
 
 /// The configuration of a service: how it is reached, who verifies callers, where the others are, whose permissions are known
 /// without the authorisation service, and what only this service has.
-pub fn config(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path) -> String {
+///
+/// # Errors
+/// As [`Parameters::upn`].
+pub fn config(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path) -> Result<String, UpnError> {
     let mut config = Map::from_iter([
         ("schema".to_owned(), json!(1)),
         ("http".to_owned(), http(parameters, layout, program)),
         ("kerberos".to_owned(), kerberos(parameters, layout, program, helper)),
-        ("centre".to_owned(), centre(parameters, layout, program)),
-        ("access".to_owned(), access(parameters, program)),
+        ("centre".to_owned(), centre(parameters, layout, program)?),
+        ("access".to_owned(), access(parameters, program)?),
     ]);
-    config.extend(own(parameters, layout, program, helper));
-    format!("{:#}\n", Value::Object(config))
+    config.extend(own(parameters, layout, program, helper)?);
+    Ok(format!("{:#}\n", Value::Object(config)))
 }
 
 fn http(parameters: &Parameters, layout: &Layout, program: Program) -> Value {
@@ -56,10 +59,10 @@ pub fn http_service(parameters: &Parameters) -> String {
     format!("HTTP/{}", parameters.host)
 }
 
-fn centre(parameters: &Parameters, layout: &Layout, program: Program) -> Value {
+fn centre(parameters: &Parameters, layout: &Layout, program: Program) -> Result<Value, UpnError> {
     let url = |program: Program| json!(parameters.place(program).url);
     let mut centre = json!({
-        "principal": parameters.principal(program.account()),
+        "principal": parameters.upn(program.account())?,
         "password_file": layout.password(program.account()),
         "services": {
             "directory": url(Program::Directory),
@@ -74,12 +77,12 @@ fn centre(parameters: &Parameters, layout: &Layout, program: Program) -> Value {
     } else {
         centre["authorities"] = json!(layout.authority());
     }
-    centre
+    Ok(centre)
 }
 
 /// The authorisation service reads classes and owners before it can say what anybody may do, so its own permissions are known to
 /// the configuration database; and each service may ask it for access lists before it has heard of any grant.
-fn access(parameters: &Parameters, program: Program) -> Value {
+fn access(parameters: &Parameters, program: Program) -> Result<Value, UpnError> {
     let hold = |permission: Uuid| json!({ "permission": permission, "target": uuids::special::WILDCARD });
     let mut fixed = Map::new();
     match program {
@@ -90,21 +93,26 @@ fn access(parameters: &Parameters, program: Program) -> Value {
                 uuids::permission::READ_SUBCLASSES,
                 uuids::permission::LIST_OBJECTS,
             ];
-            fixed.insert(parameters.principal(Program::Auth.account()), auth.map(hold).into());
+            fixed.insert(parameters.upn(Program::Auth.account())?.into(), auth.map(hold).into());
         }
         Program::Auth => {
             for asks in Program::ALL.into_iter().filter(|asks| *asks != Program::Auth) {
                 let reads = [uuids::permission::READ_ACL, uuids::permission::READ_KERBEROS];
-                fixed.insert(parameters.principal(asks.account()), reads.map(hold).into());
+                fixed.insert(parameters.upn(asks.account())?.into(), reads.map(hold).into());
             }
         }
         _ => {}
     }
-    json!({ "root": parameters.principal(ROOT), "fixed": fixed })
+    Ok(json!({ "root": parameters.upn(ROOT)?, "fixed": fixed }))
 }
 
 /// What only this service has.
-fn own(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path) -> Map<String, Value> {
+fn own(
+    parameters: &Parameters,
+    layout: &Layout,
+    program: Program,
+    helper: &Path,
+) -> Result<Map<String, Value>, UpnError> {
     let fields = match program {
         Program::ConfigDb => json!({ "data": layout.data(program) }),
         Program::Auth => json!({ "data": layout.data(program), "broker_socket": layout.broker_socket() }),
@@ -116,16 +124,16 @@ fn own(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path
             "kadmin": {
                 "helper": helper,
                 "krb5_config": layout.krb5_conf(),
-                "principal": parameters.principal(Program::ClusterManager.account()),
+                "principal": parameters.upn(Program::ClusterManager.account())?,
                 "password_file": layout.password(Program::ClusterManager.account()),
             },
             "bootstrap": { "domain": parameters.host, "krbkeys_image": KRBKEYS_IMAGE },
         }),
     };
-    match fields {
+    Ok(match fields {
         Value::Object(fields) => fields,
         _ => Map::new(),
-    }
+    })
 }
 
 /// What the directory says from its start.

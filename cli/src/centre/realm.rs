@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use latchkey_centre_site::{Layout, Program, kdc, services};
-use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied, Upn};
+use latchkey_factory_plus::Upn;
+use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied};
 use zeroize::Zeroizing;
 
-use super::programs::Programs;
+use super::programs::{Programs, Stock};
 use super::site::{Site, new_password};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -25,17 +26,17 @@ pub(super) fn environment(layout: &Layout) -> [(&'static str, PathBuf); 2] {
 
 /// Makes the database and the keys of its administrator, where they are not there.
 pub(super) fn make(site: &Site) -> Result<(), CommandError> {
-    let realm = &site.parameters.realm;
+    let realm = site.parameters.realm.as_str();
     if !site.layout.kdc_database().exists() {
         // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
         let password = new_password()?;
         let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
-        run(&site.layout, "kdb5_util", &["create", "-s", "-r", realm], &typed)?;
+        run(&site.layout, Stock::Kdb5Util, &["create", "-s", "-r", realm], &typed)?;
     }
     if !site.layout.admin_keytab().exists() {
         let administrator = kdc::ADMINISTRATOR;
         let keytab = site.layout.admin_keytab();
-        let ask = |query: &str| run(&site.layout, "kadmin.local", &["-r", realm, "-q", query], "");
+        let ask = |query: &str| run(&site.layout, Stock::KadminLocal, &["-r", realm, "-q", query], "");
         // There already, where a run was ended here: then the keys are all that is missing.
         ask(&format!("addprinc -randkey {administrator}"))?;
         ask(&format!("ktadd -k {} {administrator}", keytab.display()))?;
@@ -49,7 +50,7 @@ pub(super) fn make(site: &Site) -> Result<(), CommandError> {
 /// Makes the principals of services, and the keytab of what clients get tickets for. kadmind must run.
 pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin, CommandError> {
     let admin = Admin::new(AdminSettings {
-        helper: programs.ours("latchkey-kerberos-helper")?,
+        helper: programs.helper(),
         krb5_config: Some(site.layout.krb5_conf()),
         principal: upn(site, kdc::ADMINISTRATOR)?,
         key: AdminKey::Keytab(site.layout.admin_keytab()),
@@ -93,7 +94,7 @@ pub(super) async fn operator(site: &Site, admin: &Admin) -> Result<Zeroizing<Str
 }
 
 fn upn(site: &Site, name: &str) -> Result<Upn, CommandError> {
-    Upn::in_realm(name, &site.parameters.realm).map_err(|error| CommandError::usage(format!("{name}: {error}")))
+    site.parameters.upn(name).map_err(|error| CommandError::usage(format!("{name}: {error}")))
 }
 
 fn denied(denied: &Denied) -> CommandError {
@@ -101,9 +102,9 @@ fn denied(denied: &Denied) -> CommandError {
 }
 
 /// Runs one of MIT's programs with what it would ask for.
-pub(super) fn run(layout: &Layout, name: &'static str, arguments: &[&str], typed: &str) -> Result<(), CommandError> {
-    let program = Programs::stock(name).ok_or_else(|| failed(name, "it is not installed"))?;
-    let mut command = Command::new(program);
+pub(super) fn run(layout: &Layout, program: Stock, arguments: &[&str], typed: &str) -> Result<(), CommandError> {
+    let name = program.name();
+    let mut command = Command::new(program.path()?);
     command
         .args(arguments)
         .envs(environment(layout))

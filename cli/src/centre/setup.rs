@@ -49,7 +49,7 @@ fn dumps(site: &Site) -> Result<Setup, CommandError> {
     let url = |program| parameters.place(program).url.to_string();
     let scheme = if parameters.insecure { "mqtt" } else { "mqtts" };
     let described = latchkey_centre_setup::Site {
-        realm: parameters.realm.clone(),
+        realm: parameters.realm.to_string(),
         domain: parameters.host.clone(),
         prefix: parameters.organisation.clone(),
         administrator: kdc::OPERATOR.to_owned(),
@@ -79,8 +79,8 @@ fn local(site: &Site) -> Result<Local, CommandError> {
 /// A client that may do everything, for set-up and backup alone.
 pub(super) fn root(parameters: &Parameters, layout: &Layout, limits: Limits) -> Result<Client, CommandError> {
     let unusable = |what: String| CommandError::local(CommandCode::SecretUnusable, what);
-    let principal = parameters.principal(services::ROOT);
-    let identity = Identity::from_file(&principal, &layout.password(services::ROOT));
+    let upn = parameters.upn(services::ROOT).map_err(|error| unusable(error.to_string()))?;
+    let identity = Identity::from_file(&upn, &layout.password(services::ROOT));
     let trust = if parameters.insecure {
         Trust::none().allowing(Insecure)
     } else {

@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use latchkey_centre_site::{Layout, Parameters, Program, broker, kdc, services};
+use latchkey_factory_plus::UpnError;
 use latchkey_keys::Secret;
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
@@ -52,22 +53,22 @@ impl Site {
     /// Writes every configuration file, as this version writes them.
     pub(super) fn configure(&self, programs: &Programs) -> Result<(), CommandError> {
         let Self { parameters, layout, .. } = self;
-        let helper = programs.ours("latchkey-kerberos-helper")?;
-        let plugin = programs.ours("liblatchkey_mosquitto_plugin.so")?;
+        let unusable = |error: UpnError| CommandError::usage(error.to_string());
+        let (helper, plugin) = (programs.helper(), programs.plugin());
         write(&layout.krb5_conf(), &kdc::krb5_conf(parameters), Readers::Anyone)?;
         write(&layout.kdc_conf(), &kdc::kdc_conf(parameters, layout), Readers::Anyone)?;
         let acl = kdc::kadm5_acl(parameters).map_err(|error| CommandError::usage(error.to_string()))?;
         write(&layout.kadm5_acl(), &acl, Readers::OwnerOnly)?;
         write(&layout.mosquitto_conf(), &broker::mosquitto_conf(parameters, layout, &plugin), Readers::Anyone)?;
         for program in Program::ALL {
-            let config = services::config(parameters, layout, program, &helper);
+            let config = services::config(parameters, layout, program, &helper).map_err(unusable)?;
             write(&layout.config(program), &config, Readers::OwnerOnly)?;
         }
         let authorities = (!parameters.insecure).then(|| layout.authority());
         let directory = parameters.place(Program::Directory).url.clone();
         let operator = CentreFile {
             directory,
-            user: parameters.principal(kdc::OPERATOR),
+            user: parameters.upn(kdc::OPERATOR).map_err(unusable)?,
             authorities,
             insecure: parameters.insecure,
         };
@@ -102,7 +103,7 @@ fn asked(arguments: &Arguments) -> Result<Parameters, CommandError> {
 fn kept(arguments: &Arguments, path: &Path) -> Result<Parameters, CommandError> {
     let parameters: Parameters = read(path)?;
     parameters.check().map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))?;
-    for (flag, is) in [("realm", &parameters.realm), ("organisation", &parameters.organisation)] {
+    for (flag, is) in [("realm", parameters.realm.as_str()), ("organisation", parameters.organisation.as_str())] {
         if arguments.text(flag)?.is_some_and(|asked| asked != is) {
             let what = format!("--{flag}: this centre was made with {is}");
             return Err(CommandError::usage(what)

@@ -6,7 +6,7 @@ use latchkey_centre_site::units::{self, Installed, UnitsError};
 use serde::Serialize;
 
 use super::existing::Existing;
-use super::programs::Programs;
+use super::programs::{Programs, Stock};
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -44,14 +44,11 @@ pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
 }
 
 fn installed(programs: &Programs, to: PathBuf) -> Result<Installed, CommandError> {
-    let stock =
-        |name: &str| Programs::stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name));
-    let helper = programs.ours("latchkey-kerberos-helper")?;
     Ok(Installed {
-        ours: helper.parent().unwrap_or(Path::new("/")).to_owned(),
-        krb5kdc: stock("krb5kdc")?,
-        kadmind: stock("kadmind")?,
-        mosquitto: stock("mosquitto")?,
+        ours: programs.ours().to_owned(),
+        krb5kdc: Stock::Krb5kdc.path()?,
+        kadmind: Stock::Kadmind.path()?,
+        mosquitto: Stock::Mosquitto.path()?,
         broker_user: (BROKER_USER.into(), broker_user()?),
         to,
     })

@@ -9,7 +9,7 @@ use serde::Serialize;
 use smol::stream::StreamExt as _;
 
 use super::processes::Processes;
-use super::programs::Programs;
+use super::programs::{Programs, Stock};
 use super::site::Site;
 use super::{certificates, realm, setup};
 use crate::arguments::Arguments;
@@ -39,17 +39,19 @@ pub(crate) fn up(arguments: &Arguments, output: &Output) -> Result<Exit, Command
     let password = start(&site, &programs, &mut processes, arguments.has("new-password"), output)?;
     let page = site.parameters.place(Program::ClusterManager).url.to_string();
     let authorities = (!site.parameters.insecure).then(|| site.layout.authority().display().to_string());
-    output.report(&UpReport {
+    output.report_line(&UpReport {
+        event: "running",
         page,
         user: "admin",
         password: password.map(|password| password.to_string()),
-        realm: site.parameters.realm.clone(),
+        realm: site.parameters.realm.to_string(),
         authorities,
         operator: site.layout.operator().display().to_string(),
     })?;
     block_on(follow(&mut processes, stop))?;
     output.say(Tone::Good, "ending", "the services, the last one first");
-    Ok(Exit::Done)
+    drop(processes);
+    output.report_line(&EndReport { event: "ended" })
 }
 
 /// Starts everything, and loads what a new centre has. Gives the operator's password, if it is a new one.
@@ -63,20 +65,20 @@ fn start(
     let first = setup::is_first(site);
     let places = &site.parameters.places;
     let realm = site.parameters.realm.as_str();
-    let mut stock = |name: &'static str, arguments: &[&str], address: SocketAddr| {
+    let mut mit = |program: Stock, arguments: &[&str], address: SocketAddr| {
+        let name = program.name();
         output.waiting(&format!("starting {name}"));
-        let program = Programs::stock(name).ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, name))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program.path()?);
         command.args(arguments).envs(realm::environment(&site.layout));
         processes.start(name, command, &site.layout.log(name), address)
     };
-    stock("krb5kdc", &["-n", "-r", realm], places.kdc)?;
-    stock("kadmind", &["-nofork", "-r", realm], places.kadmin)?;
+    mit(Stock::Krb5kdc, &["-n", "-r", realm], places.kdc)?;
+    mit(Stock::Kadmind, &["-nofork", "-r", realm], places.kadmin)?;
     output.say(Tone::Good, "started", &format!("the KDC of {realm}, administrated by {}", kdc::ADMINISTRATOR));
     let admin = block_on(realm::principals(site, programs))?;
     for program in Program::ALL {
         output.waiting(&format!("starting {}", program.name()));
-        let mut command = Command::new(programs.ours(program.file_name())?);
+        let mut command = Command::new(programs.service(program));
         command.arg("--config").arg(site.layout.config(program));
         let place = site.parameters.place(program);
         processes.start(program.file_name(), command, &site.layout.log(program.name()), place.listen)?;
@@ -85,9 +87,7 @@ fn start(
             block_on(setup::load(site, output))?;
         }
     }
-    let mut command = Command::new(
-        Programs::stock("mosquitto").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "mosquitto"))?,
-    );
+    let mut command = Command::new(Stock::Mosquitto.path()?);
     command.arg("-c").arg(site.layout.mosquitto_conf());
     processes.start("mosquitto", command, &site.layout.log("mosquitto"), places.broker)?;
     output.say(Tone::Good, "started", &format!("{:<16} {}", "mosquitto", places.broker));
@@ -113,9 +113,22 @@ async fn follow(processes: &mut Processes, mut stop: Signals) -> Result<(), Comm
     }
 }
 
+/// A centre that was told to end, and did.
+#[derive(Serialize)]
+struct EndReport {
+    event: &'static str,
+}
+
+impl Report for EndReport {
+    fn text(&self, _: Style) -> String {
+        String::new()
+    }
+}
+
 /// A centre that runs.
 #[derive(Serialize)]
 struct UpReport {
+    event: &'static str,
     page: String,
     user: &'static str,
     /// Only when it was made just now: it is kept nowhere.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use latchkey_factory_plus::manager::Cluster;
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Upn, Uuid, uuids};
 use latchkey_factory_plus_client::{
     BaseUrl, CallError, Client, ConfigDb, Identity, Insecure, Limits, Service, Services, Settings, Trust,
 };
@@ -28,8 +28,8 @@ const LARGEST_FILE: usize = 64 << 10;
 pub(crate) struct CentreFile {
     /// Where the directory of services is.
     pub(crate) directory: BaseUrl,
-    /// The principal that signs in, with realm.
-    pub(crate) user: String,
+    /// The UPN that signs in.
+    pub(crate) user: Upn,
     /// PEM: the authorities of the services' certificates, beside this file unless it is an absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) authorities: Option<PathBuf>,
@@ -49,7 +49,10 @@ impl Centre {
     pub(crate) fn of(arguments: &Arguments) -> Result<Self, CommandError> {
         let path = arguments.required_path("centre")?;
         let file = read(path)?;
-        let user = arguments.text("user")?.map_or(file.user, str::to_owned);
+        let user = match arguments.text("user")? {
+            Some(user) => user.parse().map_err(|error| CommandError::usage(format!("--user: {error}")))?,
+            None => file.user,
+        };
         let secret = files::read_secret(arguments.required_path("password-file")?, LONGEST_PASSWORD)?;
         let password = std::str::from_utf8(secret.expose()).map(|text| Zeroizing::new(text.to_owned()));
         let password = password.map_err(|_| CommandError::usage("the password is not UTF-8"))?;

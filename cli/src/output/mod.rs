@@ -3,8 +3,11 @@
 //! | | standard output | standard error |
 //! |---|---|---|
 //! | human | the result | progress, errors |
-//! | JSON | one document: the result, or `{"error": …}` | progress, one JSON object per line |
+//! | JSON | one document: the result, or, on one line, `{"error": …}` | progress, one JSON object per line |
 //! | `--quiet` | the result | errors only |
+//!
+//! A command that goes on after its result, `latchkey centre up`, writes JSON as a sequence: each line of standard output is one
+//! object, and the last one says how it ended.
 //!
 //! Colours and moving lines appear only where standard error, or output, is a terminal, and not if `NO_COLOR` is set.
 
@@ -23,7 +26,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 pub(crate) use crate::printable::printable;
 use live::Live;
-use report::{ErrorReport, Progress, document, line};
+use report::{ErrorReport, Progress, document, document_line, line};
 pub(crate) use report::{Report, Verdict};
 pub(crate) use style::{Style, Tone};
 pub(crate) use table::{Table, pairs};
@@ -129,6 +132,14 @@ impl Output {
         })
     }
 
+    /// The same for one result of several: as JSON it is one line.
+    pub(crate) fn report_line(&self, report: &impl Report) -> Result<Exit, CommandError> {
+        match self.format {
+            Format::Json => self.text(&document_line(report)?),
+            Format::Human => self.text(&report.text(self.result_style)),
+        }
+    }
+
     /// Prints text as it is to standard output.
     ///
     /// A result that is not printed is a failure: what stood in it may stand nowhere else. A reader that went away (`| head`)
@@ -159,7 +170,7 @@ impl Output {
     /// Prints a failure, and says how the run ends.
     pub(crate) fn failed(&self, failure: &CommandError) -> Exit {
         self.live().clear();
-        let document = || match document(&ErrorReport::of(failure)) {
+        let document = || match document_line(&ErrorReport::of(failure)) {
             Ok(text) => print(text.as_bytes()),
             Err(error) => Err(io::Error::other(error.what)),
         };

@@ -47,10 +47,18 @@ const SCHEMA: u32 = 1;
 
 /// The document that is a command's whole output for a program, its names in alphabetical order.
 pub(super) fn document(content: &impl Serialize) -> Result<String, CommandError> {
-    let value = serde_json::to_value(Versioned { schema: SCHEMA, content }).map_err(|error| {
+    Ok(format!("{:#}\n", value(content)?))
+}
+
+/// The same on one line: an error, which may follow a result, or one of several results.
+pub(super) fn document_line(content: &impl Serialize) -> Result<String, CommandError> {
+    Ok(format!("{}\n", value(content)?))
+}
+
+fn value(content: &impl Serialize) -> Result<serde_json::Value, CommandError> {
+    serde_json::to_value(Versioned { schema: SCHEMA, content }).map_err(|error| {
         CommandError::local(CommandCode::OutputUnwritable, "the result has no JSON form").because(error.to_string())
-    })?;
-    Ok(format!("{value:#}\n"))
+    })
 }
 
 /// One line for a program that follows the progress.

@@ -21,7 +21,7 @@ pub(super) const UP: Command = Command {
         switch("new-password", "give the user admin a new password, and print it"),
     ],
     summary: "runs a centre on this machine until it is told to stop",
-    about: "A centre keeps the configuration of edge clusters, knows who may do what, has their\nrepositories, and sets new ones up. This starts stock krb5kdc, kadmind and mosquitto,\nand our services, each a program of its own beside this one; prints the address of the\npage and, the first time, the password of the user admin; and ends all with itself.\nRun again, it goes on with what the directory has: addresses, URLs and the realm stand\nin its centre.json.",
+    about: "A centre keeps the configuration of edge clusters, knows who may do what, has their\nrepositories, and sets new ones up. This starts stock krb5kdc, kadmind and mosquitto,\nand our services, each a program of its own beside this one; prints the address of the\npage and, the first time, the password of the user admin; and ends all with itself.\nRun again, it goes on with what the directory has: addresses, URLs and the realm stand\nin its centre.json. With --output json each line of standard output is one object: that\nit runs, and how it ended.",
     examples: &["latchkey centre up ./centre", "latchkey centre up ./centre --organisation ACME --realm ACME.EXAMPLE"],
     run: centre::up,
 };

@@ -12,7 +12,7 @@ impl Centre {
         let address = self.parameters.places.broker;
         let mut command = Command::new("mosquitto_pub");
         command.args(["-h", "localhost", "-p", &address.port().to_string(), "-V", "mqttv5", "-q", "1", "-d"]);
-        command.args(["-u", &self.parameters.principal(user.0), "-P", user.1, "-t", topic, "-m", "x"]);
+        command.args(["-u", &self.upn(user.0), "-P", user.1, "-t", topic, "-m", "x"]);
         if !self.parameters.insecure {
             command.arg("--cafile").arg(self.layout.authority());
         }

@@ -80,7 +80,7 @@ impl Centre {
     /// Reports hosts as the edge of a cluster does.
     pub fn report(&self, user: (&str, &str), uuid: &str, status: &Value) -> Result<u16, HarnessError> {
         let path = Self::entry(application::EDGE_CLUSTER_STATUS, uuid);
-        let who = format!("{}:{}", self.parameters.principal(user.0), user.1);
+        let who = format!("{}:{}", self.upn(user.0), user.1);
         let merge = "content-type: application/merge-patch+json";
         let url = self.url(Program::ConfigDb, &path);
         let body = status.to_string();

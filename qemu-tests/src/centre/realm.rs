@@ -19,7 +19,7 @@ impl Centre {
     /// A query of the administrator on the KDC's own machine: what it printed.
     pub fn kadmin_local(&self, query: &str) -> Result<String, HarnessError> {
         let mut command = Command::new("/usr/sbin/kadmin.local");
-        command.args(["-r", &self.parameters.realm, "-q", query]);
+        command.args(["-r", self.parameters.realm.as_str(), "-q", query]);
         command.env("KRB5_CONFIG", self.layout.krb5_conf()).env("KRB5_KDC_PROFILE", self.layout.kdc_conf());
         let done = run(&mut command, TOOL)?;
         Ok(String::from_utf8_lossy(&[done.out, done.err].concat()).into_owned())
@@ -39,7 +39,7 @@ impl Centre {
     /// A query of anybody, by the network: how it ended, and what it printed.
     pub fn kadmin(&self, user: (&str, &str), query: &str) -> Result<(bool, String), HarnessError> {
         let mut command = Command::new("kadmin");
-        command.args(["-r", &self.parameters.realm, "-p", user.0, "-w", user.1, "-q", query]);
+        command.args(["-r", self.parameters.realm.as_str(), "-p", user.0, "-w", user.1, "-q", query]);
         command.env("KRB5_CONFIG", self.layout.krb5_conf());
         let done = run(&mut command, TOOL)?;
         let said = String::from_utf8_lossy(&[done.out, done.err].concat()).into_owned();
@@ -63,7 +63,7 @@ impl Centre {
     /// Signs somebody in at the KDC, for [`Self::curl`].
     pub fn kinit(&self, name: &str, password: &str) -> Result<Finished, HarnessError> {
         let mut command = Command::new("kinit");
-        command.arg("-c").arg(self.tickets()).arg(self.parameters.principal(name));
+        command.arg("-c").arg(self.tickets()).arg(self.upn(name));
         command.env("KRB5_CONFIG", self.layout.krb5_conf());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = spawn(command).map_err(io_error("start", "kinit".as_ref()))?;

@@ -146,16 +146,16 @@ impl Centre {
         let up = Process::watch(child).map_err(io_error("watch", &self.programs))?;
         let mut said = Vec::new();
         if let Some(lines) = &out {
-            // A document over some lines; the last one closes it.
-            lines.find("the report of `latchkey centre up`", &mut said, |line| line == "}" || line.ends_with("}}"));
+            lines.find("the report of `latchkey centre up`", &mut said, |line| line.starts_with('{'));
         }
-        let Ok(report) = serde_json::from_str::<Value>(&said.join("\n")) else {
+        let Some(report) = said.last().and_then(|line| serde_json::from_str::<Value>(line).ok()) else {
             up.wait(PATIENCE);
             let tail = fs::read_to_string(&log).unwrap_or_default();
             return Err(HarnessError::Ended { name: "latchkey centre up".into(), event: "its report".into(), tail });
         };
         let taken = begin.elapsed();
         (self.up, self.out) = (Some(up), out.map(Mutex::new));
+        self.last.clear();
         if let Some(password) = report["password"].as_str() {
             password.clone_into(&mut self.password);
             self.write_secret("password", password)?;
@@ -216,6 +216,11 @@ impl Centre {
         fs::read_to_string(self.run.file("up.log")).unwrap_or_default() + &self.last.join("\n")
     }
 
+    /// What it wrote to standard output after its report: each line is one object.
+    pub fn ending(&self) -> Vec<Value> {
+        self.last.iter().map(|line| serde_json::from_str(line).unwrap_or(Value::Null)).collect()
+    }
+
     /// Its processes.
     pub fn children(&self) -> Vec<Child> {
         self.up.as_ref().map(|up| children(up.id())).unwrap_or_default()
@@ -271,11 +276,16 @@ impl Centre {
         self.client_of("admin", &self.password)
     }
 
+    /// What Kerberos calls a principal of the centre: a test names one that can be.
+    pub(crate) fn upn(&self, name: &str) -> String {
+        format!("{name}@{}", self.parameters.realm)
+    }
+
     /// The client of a principal.
     pub fn client_of(&self, name: &str, password: &str) -> Result<Client, HarnessError> {
         let unusable = |error: &dyn std::fmt::Display| HarnessError::Unusable(error.to_string());
-        let principal = self.parameters.principal(name);
-        let identity = Identity::basic(&principal, &password.to_owned().into()).map_err(|error| unusable(&error))?;
+        let upn = self.parameters.upn(name).map_err(|error| unusable(&error))?;
+        let identity = Identity::basic(&upn, &password.to_owned().into()).map_err(|error| unusable(&error))?;
         let trust = if self.parameters.insecure {
             Trust::none().allowing(Insecure)
         } else {

@@ -52,7 +52,7 @@ impl Centre {
 
     /// A request of a user with a password.
     pub fn ask(&self, user: (&str, &str), method: &str, program: Program, path: &str) -> Result<Answer, HarnessError> {
-        let who = format!("{}:{}", self.parameters.principal(user.0), user.1);
+        let who = format!("{}:{}", self.upn(user.0), user.1);
         self.curl(&["--user", &who, "--request", method, &self.url(program, path)])
     }
 
@@ -65,7 +65,7 @@ impl Centre {
         path: &str,
         body: &Value,
     ) -> Result<Answer, HarnessError> {
-        let who = format!("{}:{}", self.parameters.principal(user.0), user.1);
+        let who = format!("{}:{}", self.upn(user.0), user.1);
         let (json, body) = ("content-type: application/json", body.to_string());
         let url = self.url(program, path);
         self.curl(&["--user", &who, "--request", method, "--header", json, "--data-binary", &body, &url])
@@ -78,7 +78,7 @@ impl Centre {
         let answer = r#"!f() { echo "username=$WHO"; echo "password=$SECRET"; }; f"#;
         let mut command = Command::new("git");
         command.args(["-c", "credential.helper=", "-c", &format!("credential.helper={answer}"), "clone", &url]).arg(to);
-        command.env("WHO", self.parameters.principal(user.0)).env("SECRET", user.1);
+        command.env("WHO", self.upn(user.0)).env("SECRET", user.1);
         command.env("GIT_SSL_CAINFO", self.layout.authority()).env("GIT_TERMINAL_PROMPT", "0");
         command
             .env("GIT_CONFIG_GLOBAL", "/dev/null")

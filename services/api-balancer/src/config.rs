@@ -1,9 +1,9 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_loopback};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback};
 use serde::Deserialize;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `api-balancer.example.json` shows every field.
@@ -23,38 +23,33 @@ pub struct Config {
     pub client: PathBuf,
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigFileError;
 
     fn schema(&self) -> u32 {
         self.schema
     }
-}
 
-impl Config {
-    /// Reads, parses and checks the file at `path`.
-    ///
-    /// # Errors
-    /// It cannot be read, is no closed JSON of the schema, or would let other machines in: the operator's fault, all of them.
-    pub fn load(path: &Path) -> Result<Self, ConfigFileError> {
-        let mut config: Self = config::read(path)?;
-        check_loopback("listen", config.listen)?;
-        config::resolve(path, [&mut config.api_servers, &mut config.authority, &mut config.client]);
-        Ok(config)
+    fn check(&self) -> Result<(), ConfigFileError> {
+        check_loopback("listen", self.listen)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        vec![&mut self.api_servers, &mut self.authority, &mut self.client]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const EXAMPLE: &str = include_str!("../api-balancer.example.json");
 
     fn load(text: &str) -> Result<Config, String> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&path).map_err(|error| error.to_string())
+        Config::parse(Path::new("/etc/latchkey/config.json"), text.as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]

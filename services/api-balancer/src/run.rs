@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::serve::{Balancer, Pace};
 use crate::targets::Targets;
+use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use latchkey_service_runtime::signals::{Asked, SignalStream};
 use smol::future::FutureExt as _;

@@ -3,9 +3,7 @@
 
 use latchkey_factory_plus::uuids;
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{
-    About, Answer, Handler, HttpConfig, HttpServer, Nothing, Realm, Request, Response, Software,
-};
+use latchkey_http_server::{About, Answer, Handler, HttpConfig, HttpServer, Nothing, Request, Response, Software};
 use serde_json::json;
 use std::error::Error;
 use std::io::{Read, Write};
@@ -34,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let software = Software { vendor: "Latchkey", application: "load", revision: "1" };
     let about = About { version: "2.0.0", service: uuids::service::CONFIG_DB, device: None, software };
     let verifier = Arc::new(FakeVerifier::of([("admin@R", "pw")]));
-    let server = HttpServer::new(&config, about, Realm::parse("R")?, verifier, Small)?;
+    let server = HttpServer::new(&config, about, "R".parse()?, verifier, Small)?;
     let running = server.start(Arc::new(Nothing), Arc::new(Nothing))?;
     let token = token(running.address())?;
     println!("ab -k -q -c {connections} -n 500000 -H 'Authorization: Bearer {token}' http://{}/x", running.address());

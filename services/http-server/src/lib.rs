@@ -27,10 +27,7 @@ pub mod testing;
 
 pub use about::{About, Software};
 pub use auth::tokens::Tokens;
-pub use auth::{
-    Authenticated, Caller, MAX_PRINCIPAL, Means, Negotiated, Password, Principal, PrincipalError, Realm, Verdict,
-    Verifier, VerifyError,
-};
+pub use auth::{Authenticated, Caller, Means, Negotiated, Password, Verdict, Verifier, VerifyError};
 pub use bytes::Bytes;
 pub use config::{HttpConfig, HttpConfigError, HttpLimits};
 pub use connection::tls::TlsError;

@@ -2,8 +2,8 @@
 
 use crate::Tokens;
 use crate::about::About;
+use crate::auth::Verifier;
 use crate::auth::gate::Gate;
-use crate::auth::{Realm, Verifier};
 use crate::config::{HttpConfig, HttpConfigError, HttpLimits, seconds};
 use crate::connection::pace::Paces;
 use crate::connection::tls::{Tls, TlsError};
@@ -11,6 +11,7 @@ use crate::handler::Handler;
 use crate::metrics::Metrics;
 use crate::notify::Feed;
 use http::HeaderValue;
+use latchkey_factory_plus::Realm;
 use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::connections::ConnectionTable;
 use latchkey_service_runtime::log_limiter::LogLimiter;

@@ -1,6 +1,7 @@
 //! For tests of services: a verifier that knows its passwords.
 
-use crate::auth::{Negotiated, Password, Principal, Verdict, Verifier, VerifyError};
+use crate::auth::{Negotiated, Password, Verdict, Verifier, VerifyError};
+use latchkey_factory_plus::Upn;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 /// `mutual`. A principal named `outage` cannot be verified at the moment.
 #[derive(Debug, Default)]
 pub struct FakeVerifier {
-    passwords: Mutex<Vec<(Principal, String)>>,
+    passwords: Mutex<Vec<(Upn, String)>>,
     asked: AtomicUsize,
 }
 
@@ -17,10 +18,9 @@ impl FakeVerifier {
     /// With these principals and their passwords.
     ///
     /// # Panics
-    /// If one is no principal.
+    /// If one is no UPN.
     pub fn of<'a>(list: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let known =
-            |(name, password): (&str, &str)| (Principal::parse(name).expect("a principal"), password.to_owned());
+        let known = |(name, password): (&str, &str)| (name.parse().expect("a UPN"), password.to_owned());
         Self { passwords: Mutex::new(list.into_iter().map(known).collect()), asked: AtomicUsize::new(0) }
     }
 
@@ -29,20 +29,20 @@ impl FakeVerifier {
         self.asked.load(SeqCst)
     }
 
-    fn judge(&self, principal: &Principal, password: &str) -> Result<(), VerifyError> {
+    fn judge(&self, upn: &Upn, password: &str) -> Result<(), VerifyError> {
         self.asked.fetch_add(1, SeqCst);
-        if principal.name() == "outage" {
+        if upn.name() == "outage" {
             return Err(VerifyError::Unavailable("the KDC does not answer".to_owned()));
         }
         let known = self.passwords.lock().expect("no test panics here");
-        let good = known.iter().any(|(name, right)| name == principal && right == password);
+        let good = known.iter().any(|(name, right)| name == upn && right == password);
         if good { Ok(()) } else { Err(VerifyError::Denied("no such principal and password".to_owned())) }
     }
 }
 
 impl Verifier for FakeVerifier {
-    fn password<'a>(&'a self, principal: &'a Principal, password: &'a Password) -> Verdict<'a, ()> {
-        Box::pin(async move { self.judge(principal, password.expose()) })
+    fn password<'a>(&'a self, upn: &'a Upn, password: &'a Password) -> Verdict<'a, ()> {
+        Box::pin(async move { self.judge(upn, password.expose()) })
     }
 
     fn negotiate<'a>(&'a self, token: &'a [u8]) -> Verdict<'a, Negotiated> {
@@ -50,9 +50,9 @@ impl Verifier for FakeVerifier {
             let denied = || VerifyError::Denied("this is no token".to_owned());
             let text = str::from_utf8(token).map_err(|_| denied())?;
             let (name, password) = text.split_once(' ').ok_or_else(denied)?;
-            let principal = Principal::parse(name).map_err(|_| denied())?;
-            self.judge(&principal, password)?;
-            Ok(Negotiated { principal, reply: b"mutual".to_vec() })
+            let upn = name.parse::<Upn>().map_err(|_| denied())?;
+            self.judge(&upn, password)?;
+            Ok(Negotiated { upn, reply: b"mutual".to_vec() })
         })
     }
 }

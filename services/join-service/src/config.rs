@@ -1,11 +1,11 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use latchkey_connection_limits::Rate;
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_loopback, check_range};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback, check_range};
 use latchkey_service_runtime::connections::ConnectionLimits;
 use serde::Deserialize;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
@@ -192,46 +192,26 @@ pub enum ConfigError {
     },
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigError;
 
     fn schema(&self) -> u32 {
         self.schema
     }
-}
 
-impl Config {
-    /// Reads, parses and checks the file at `path`.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config: Self = config::read(path)?;
-        check_loopback("admin_listen", config.admin_listen)?;
-        config.limits.check()?;
-        let got = usize::from(config.key_service.is_some()) + usize::from(config.master_secret_file.is_some());
+    fn check(&self) -> Result<(), ConfigError> {
+        check_loopback("admin_listen", self.admin_listen)?;
+        self.limits.check()?;
+        let got = usize::from(self.key_service.is_some()) + usize::from(self.master_secret_file.is_some());
         if got != 1 {
             return Err(ConfigError::KeySources { got });
         }
-        config.place()?;
-        config.resolve_paths(path);
-        Ok(config)
+        self.place().map(drop)
     }
 
-    /// Where the cluster is kept.
-    ///
-    /// # Errors
-    /// [`ConfigError::ClusterPlaces`].
-    pub fn place(&self) -> Result<ClusterPlace, ConfigError> {
-        match (&self.cluster_directory, &self.store) {
-            (Some(directory), None) => Ok(ClusterPlace::Directory(directory.clone())),
-            (None, Some(StoreConfig::Kubernetes(config))) => Ok(ClusterPlace::Kubernetes(config.clone())),
-            (None, None) => Err(ConfigError::ClusterPlaces { got: 0 }),
-            (Some(_), Some(_)) => Err(ConfigError::ClusterPlaces { got: 2 }),
-        }
-    }
-
-    fn resolve_paths(&mut self, file: &Path) {
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
         let mut paths = vec![&mut self.identity_key];
         paths.extend(&mut self.cluster_directory);
         if let Some(StoreConfig::Kubernetes(KubernetesConfig { kubeconfig })) = &mut self.store {
@@ -244,21 +224,34 @@ impl Config {
         paths.extend(&mut self.control_plane_files);
         paths.extend(&mut self.service_files);
         paths.extend(&mut self.collateral);
-        config::resolve(file, paths);
+        paths
+    }
+}
+
+impl Config {
+    /// Where the cluster is kept.
+    ///
+    /// # Errors
+    /// [`ConfigError::ClusterPlaces`].
+    pub fn place(&self) -> Result<ClusterPlace, ConfigError> {
+        match (&self.cluster_directory, &self.store) {
+            (Some(directory), None) => Ok(ClusterPlace::Directory(directory.clone())),
+            (None, Some(StoreConfig::Kubernetes(config))) => Ok(ClusterPlace::Kubernetes(config.clone())),
+            (None, None) => Err(ConfigError::ClusterPlaces { got: 0 }),
+            (Some(_), Some(_)) => Err(ConfigError::ClusterPlaces { got: 2 }),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const EMBEDDED: &str = include_str!("../join-service.embedded.example.json");
 
     fn load(text: &str) -> Result<Config, String> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&path).map_err(|error| error.to_string())
+        Config::parse(Path::new("/etc/latchkey/config.json"), text.as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::watch::Look;
 use latchkey_channel::PinnedKeyAttester;
 use latchkey_cluster_store::ClusterMaterial;
 use latchkey_keys::MasterSecret;
+use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::program::ProgramError;
 use latchkey_service_runtime::reload::Reload;
 use std::net::SocketAddr;

@@ -7,6 +7,7 @@ use crate::identity;
 use crate::server::{self, Prepared};
 use crate::snapshot::{Current, NO_COLLATERAL};
 use latchkey_cluster_store::RoleRule;
+use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
 use std::fmt::Write;

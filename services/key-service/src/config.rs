@@ -2,12 +2,12 @@
 
 use latchkey_connection_limits::Rate;
 use latchkey_keys::KeyClass;
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_loopback, check_range};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback, check_range};
 use latchkey_service_runtime::connections::ConnectionLimits;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::callers::CallerName;
@@ -147,24 +147,13 @@ pub enum ConfigError {
     },
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigError;
 
     fn schema(&self) -> u32 {
         self.schema
-    }
-}
-
-impl Config {
-    /// Reads, parses and checks the file at `path`.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config: Self = config::read(path)?;
-        config.check()?;
-        config.resolve_paths(path);
-        Ok(config)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -181,15 +170,16 @@ impl Config {
         Ok(())
     }
 
-    fn resolve_paths(&mut self, file: &Path) {
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
         let TlsFiles { certificate, private_key, client_ca } = &mut self.tls;
-        config::resolve(file, [&mut self.master_secret, certificate, private_key, client_ca]);
+        vec![&mut self.master_secret, certificate, private_key, client_ca]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const VALID: &str = r#"{
         "schema": 1, "listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "master_secret": "master.json",
@@ -198,10 +188,7 @@ mod tests {
     }"#;
 
     fn load(text: &str) -> Result<Config, ConfigError> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&path)
+        Config::parse(Path::new("/etc/latchkey/config.json"), text.as_bytes())
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::decision::{Asked, Decision, Gate};
 use crate::tls;
 use futures_rustls::TlsAcceptor;
 use latchkey_keys::MasterSecret;
+use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::program::ProgramError;
 use latchkey_service_runtime::reload::Reload;
 use std::path::{Path, PathBuf};

@@ -26,13 +26,13 @@ pub enum ConfigFileError {
         /// The file.
         path: PathBuf,
     },
-    /// Not JSON of the closed schema; the message names line, column and field.
-    #[error("{}: {source}", path.display())]
+    /// Not JSON of the closed schema; the message names field, line and column.
+    #[error("{}: {why}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What the parser found.
-        source: serde_json::Error,
+        /// What the parser found, and where.
+        why: String,
     },
     /// A schema this program does not know.
     #[error("`schema` is {got}; this program knows schema {known}")]
@@ -62,38 +62,65 @@ pub enum ConfigFileError {
     },
 }
 
-/// A configuration with its schema.
-pub trait Schema {
+/// The configuration of a service. What is closed the type says: use `deny_unknown_fields`.
+pub trait ConfigFile: DeserializeOwned {
     /// The schema this program knows.
-    const KNOWN: u32;
+    const SCHEMA: u32;
 
-    /// The one that the file says.
+    /// Why a file is refused: the operator's fault, always.
+    type Error: From<ConfigFileError>;
+
+    /// The schema that the file says.
     fn schema(&self) -> u32;
+
+    /// What the types do not say, before anything is opened.
+    ///
+    /// # Errors
+    /// The first value that cannot be meant.
+    fn check(&self) -> Result<(), Self::Error>;
+
+    /// Every path in it: where one is relative, it is so to the file's directory.
+    fn paths(&mut self) -> Vec<&mut PathBuf>;
+
+    /// Reads the file at `path`, and checks it as a whole.
+    ///
+    /// # Errors
+    /// [`ConfigFileError`], and those of [`Self::check`].
+    fn load(path: &Path) -> Result<Self, Self::Error> {
+        Self::parse(path, &read(path)?)
+    }
+
+    /// The same with the text that stands there, or would.
+    ///
+    /// # Errors
+    /// [`ConfigFileError::Syntax`], [`ConfigFileError::Schema`], and those of [`Self::check`].
+    fn parse(path: &Path, text: &[u8]) -> Result<Self, Self::Error> {
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        let syntax = |why: String| ConfigFileError::Syntax { path: path.to_owned(), why };
+        let mut config: Self =
+            serde_path_to_error::deserialize(&mut reader).map_err(|error| syntax(error.to_string()))?;
+        reader.end().map_err(|error| syntax(error.to_string()))?;
+        let (known, got) = (Self::SCHEMA, config.schema());
+        if got != known {
+            return Err(ConfigFileError::Schema { known, got }.into());
+        }
+        config.check()?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        for named in config.paths() {
+            *named = directory.join(&*named);
+        }
+        Ok(config)
+    }
 }
 
-/// Reads and parses the file at `path`, and checks its schema. The type says what is closed: use `deny_unknown_fields`.
-///
-/// # Errors
-/// [`ConfigFileError::Read`], [`ConfigFileError::TooLarge`], [`ConfigFileError::Syntax`], [`ConfigFileError::Schema`].
-pub fn read<T: DeserializeOwned + Schema>(path: &Path) -> Result<T, ConfigFileError> {
+fn read(path: &Path) -> Result<Vec<u8>, ConfigFileError> {
     let failed = |source| ConfigFileError::Read { path: path.to_owned(), source };
     let mut text = Vec::new();
     File::open(path).map_err(failed)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut text).map_err(failed)?;
     if text.len() as u64 > MAX_FILE_SIZE {
         return Err(ConfigFileError::TooLarge { path: path.to_owned() });
     }
-    let config: T =
-        serde_json::from_slice(&text).map_err(|source| ConfigFileError::Syntax { path: path.to_owned(), source })?;
-    let (known, got) = (T::KNOWN, config.schema());
-    if got == known { Ok(config) } else { Err(ConfigFileError::Schema { known, got }) }
-}
-
-/// Makes paths that the file at `path` names relative to its directory.
-pub fn resolve<'a>(path: &Path, named: impl IntoIterator<Item = &'a mut PathBuf>) {
-    let directory = path.parent().unwrap_or(Path::new(""));
-    for named in named {
-        *named = directory.join(&*named);
-    }
+    Ok(text)
 }
 
 /// Checks an address on which only this machine is served.

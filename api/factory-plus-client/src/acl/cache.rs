@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is kept by name.
+use latchkey_factory_plus::Upn;
+
+/// What is kept by UPN.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
     most: usize,
     unused: Duration,
     /// With when it was used last.
-    kept: BTreeMap<String, (Arc<T>, Instant)>,
+    kept: BTreeMap<Upn, (Arc<T>, Instant)>,
 }
 
 impl<T> Cache<T> {
@@ -19,18 +21,18 @@ impl<T> Cache<T> {
         Self { most: most.max(1), unused, kept: BTreeMap::new() }
     }
 
-    /// What is kept of `name`, or made now.
-    pub(super) fn of(&mut self, name: &str, now: Instant, make: impl FnOnce() -> T) -> Arc<T> {
-        if let Some((kept, used)) = self.kept.get_mut(name) {
+    /// What is kept of `upn`, or made now.
+    pub(super) fn of(&mut self, upn: &Upn, now: Instant, make: impl FnOnce() -> T) -> Arc<T> {
+        if let Some((kept, used)) = self.kept.get_mut(upn) {
             *used = now;
             return Arc::clone(kept);
         }
         if self.kept.len() >= self.most {
-            let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone());
+            let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(upn, _)| upn.clone());
             oldest.map(|oldest| self.kept.remove(&oldest));
         }
         let new = Arc::new(make());
-        self.kept.insert(name.to_owned(), (Arc::clone(&new), now));
+        self.kept.insert(upn.clone(), (Arc::clone(&new), now));
         new
     }
 
@@ -56,7 +58,7 @@ mod tests {
         let mut cache = Cache::new(2, Duration::from_secs(10));
         let mut made = 0;
         let mut of = |cache: &mut Cache<u32>, name: &str, seconds| {
-            *cache.of(name, at(seconds), || {
+            *cache.of(&format!("{name}@R").parse().unwrap(), at(seconds), || {
                 made += 1;
                 made
             })

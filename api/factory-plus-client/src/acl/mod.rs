@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use latchkey_factory_plus::grants::Access;
-use latchkey_factory_plus::uuids;
+use latchkey_factory_plus::{Upn, uuids};
 use serde::Deserialize as _;
 use smol::{Task, Timer};
 
@@ -21,9 +21,9 @@ use crate::{Client, auth};
 /// How access control lists are followed.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Lists of principals, by their Kerberos name, that nobody is asked about: root, and what is needed before the
+    /// Lists, by UPN, that nobody is asked about: root, and what is needed before the
     /// authorisation service runs.
-    pub fixed: BTreeMap<String, Arc<[Access]>>,
+    pub fixed: BTreeMap<Upn, Arc<[Access]>>,
     /// How long the list heard last is used while the authorisation service does not answer.
     pub grace: Duration,
     /// How long to wait for a list that was not asked for before.
@@ -53,7 +53,7 @@ pub enum AccessError {
     #[error("the permissions of {upn} are not known: {why}")]
     Unreachable {
         /// Whose.
-        upn: String,
+        upn: Upn,
         /// Why, with what helps.
         why: Arc<str>,
     },
@@ -63,7 +63,7 @@ pub enum AccessError {
     )]
     Refused {
         /// Whose.
-        upn: String,
+        upn: Upn,
         /// What a GET would have answered.
         status: u16,
     },
@@ -73,17 +73,11 @@ pub enum AccessError {
     )]
     BadList {
         /// Whose.
-        upn: String,
+        upn: Upn,
         /// What is wrong with it.
         why: Arc<str>,
     },
-    /// No Kerberos principal has such a name.
-    #[error("a principal's name of {0} bytes; the longest has {LONGEST}")]
-    Name(usize),
 }
-
-/// Longest name of a principal, bytes.
-const LONGEST: usize = 400;
 
 /// Follows access control lists. Clones are one.
 #[derive(Clone)]
@@ -115,13 +109,10 @@ impl Follower {
         }))
     }
 
-    /// What the principal `upn` may do. Many who ask for the same one wait for one answer.
-    pub async fn access(&self, upn: &str) -> Result<Arc<[Access]>, AccessError> {
+    /// What whom Kerberos calls `upn` may do. Many who ask for the same one wait for one answer.
+    pub async fn access(&self, upn: &Upn) -> Result<Arc<[Access]>, AccessError> {
         if let Some(list) = self.0.settings.fixed.get(upn) {
             return Ok(Arc::clone(list));
-        }
-        if upn.len() > LONGEST {
-            return Err(AccessError::Name(upn.len()));
         }
         let follow = || Followed { watch: self.0.notify.watch(&auth::acl(upn)), read: Mutex::default() };
         let followed = self.0.cache().of(upn, Instant::now(), follow);
@@ -138,7 +129,7 @@ impl Follower {
         };
         within(patience, listening).await.unwrap_or_else(|| {
             let why = format!("the authorisation service did not answer within {} s", patience.as_secs_f32());
-            Err(AccessError::Unreachable { upn: upn.to_owned(), why: why.into() })
+            Err(AccessError::Unreachable { upn: upn.clone(), why: why.into() })
         })
     }
 
@@ -170,7 +161,7 @@ async fn sweep(follower: Weak<Inner>, pause: Duration) {
 
 /// Whether a reading may be used at `now`; `None` is to wait for one.
 fn judge(
-    upn: &str,
+    upn: &Upn,
     state: &State,
     reading: Option<Reading>,
     now: Instant,
@@ -180,18 +171,18 @@ fn judge(
         (State::Fresh, reading) => reading?,
         (State::Stale { since, .. }, Some(reading)) if now.saturating_duration_since(*since) <= grace => reading,
         (State::Stale { reason, .. }, _) => {
-            return Some(Err(AccessError::Unreachable { upn: upn.to_owned(), why: Arc::clone(reason) }));
+            return Some(Err(AccessError::Unreachable { upn: upn.clone(), why: Arc::clone(reason) }));
         }
         (State::Waiting, _) => return None,
     };
     match told.status {
         200..=299 | 404 => Some(Ok(told)),
-        status => Some(Err(AccessError::Refused { upn: upn.to_owned(), status })),
+        status => Some(Err(AccessError::Refused { upn: upn.clone(), status })),
     }
 }
 
 impl Followed {
-    fn list(&self, upn: &str, number: u64, reading: &Reading) -> Result<Arc<[Access]>, AccessError> {
+    fn list(&self, upn: &Upn, number: u64, reading: &Reading) -> Result<Arc<[Access]>, AccessError> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, list)) = read.as_ref().filter(|(of, _)| *of == number) {
             return Ok(Arc::clone(list));
@@ -199,9 +190,9 @@ impl Followed {
         let list: Arc<[Access]> = match (reading.status, &reading.body) {
             (404, _) => Arc::default(),
             (_, Some(body)) => Vec::<Access>::deserialize(&**body)
-                .map_err(|error| AccessError::BadList { upn: upn.to_owned(), why: error.to_string().into() })?
+                .map_err(|error| AccessError::BadList { upn: upn.clone(), why: error.to_string().into() })?
                 .into(),
-            (_, None) => return Err(AccessError::BadList { upn: upn.to_owned(), why: "no body".into() }),
+            (_, None) => return Err(AccessError::BadList { upn: upn.clone(), why: "no body".into() }),
         };
         *read = Some((number, Arc::clone(&list)));
         Ok(list)
@@ -216,6 +207,10 @@ mod tests {
 
     const GRACE: Duration = Duration::from_mins(1);
 
+    fn a() -> Upn {
+        "a@R".parse().unwrap()
+    }
+
     fn reading(status: u16) -> Reading {
         Reading { status, body: Some(Arc::new(json!([]))), etag: None }
     }
@@ -224,21 +219,21 @@ mod tests {
     fn a_list_is_used_for_a_bounded_time_without_the_service_and_not_after() {
         let since = Instant::now();
         let stale = State::Stale { since, reason: "gone".into() };
-        let judged = |after: Duration| judge("a@R", &stale, Some(reading(200)), since + after, GRACE).unwrap();
+        let judged = |after: Duration| judge(&a(), &stale, Some(reading(200)), since + after, GRACE).unwrap();
         assert!(judged(Duration::ZERO).is_ok() && judged(GRACE).is_ok());
         let error = judged(GRACE + Duration::from_millis(1)).unwrap_err();
-        assert_eq!(error, AccessError::Unreachable { upn: "a@R".into(), why: "gone".into() });
-        assert!(judge("a@R", &stale, None, since, GRACE).unwrap().is_err());
+        assert_eq!(error, AccessError::Unreachable { upn: a(), why: "gone".into() });
+        assert!(judge(&a(), &stale, None, since, GRACE).unwrap().is_err());
     }
 
     #[test]
     fn what_is_not_told_is_waited_for_and_what_is_refused_is_not() {
         let now = Instant::now();
-        assert_eq!(judge("a@R", &State::Waiting, None, now, GRACE), None);
-        assert!(judge("a@R", &State::Fresh, Some(reading(404)), now, GRACE).unwrap().is_ok());
+        assert_eq!(judge(&a(), &State::Waiting, None, now, GRACE), None);
+        assert!(judge(&a(), &State::Fresh, Some(reading(404)), now, GRACE).unwrap().is_ok());
         for status in [403, 500, 301] {
-            let judged = judge("a@R", &State::Fresh, Some(reading(status)), now, GRACE).unwrap();
-            assert_eq!(judged, Err(AccessError::Refused { upn: "a@R".into(), status }));
+            let judged = judge(&a(), &State::Fresh, Some(reading(status)), now, GRACE).unwrap();
+            assert_eq!(judged, Err(AccessError::Refused { upn: a(), status }));
         }
     }
 }

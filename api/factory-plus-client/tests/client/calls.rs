@@ -63,7 +63,7 @@ fn a_service_that_refuses_every_token_is_asked_twice_and_no_more() {
 #[test]
 fn a_wrong_password_is_said_once() {
     let server = Server::start();
-    let identity = Identity::basic("sv1test@REALM", &Zeroizing::new("falsch".into())).unwrap();
+    let identity = Identity::basic(&"sv1test@REALM".parse().unwrap(), &Zeroizing::new("falsch".into())).unwrap();
     let services = Services::fixed([(SERVICE, server.url().parse().unwrap())]);
     let trust = Trust::none().allowing(Insecure);
     let client = latchkey_factory_plus_client::Client::new(Settings { identity, trust, services, limits: limits() });

@@ -1,11 +1,10 @@
 //! What is asked: a method, a path and a body, read as a whole before anything is looked at.
 
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::Grant;
+use latchkey_factory_plus::{Upn, Uuid};
 
 use super::path::{nothing, segments};
 use super::{Answer, body};
-use crate::Upn;
 use crate::dump::Dump;
 use crate::model::Kind;
 

@@ -10,7 +10,8 @@ mod path;
 mod read;
 mod write;
 
-pub use answer::{Answer, Body};
+pub use latchkey_centre_service::{Answer, Body};
+
 pub use ask::{Ask, Method, Pattern, Read, Write, watched};
 pub use read::read;
 pub use write::{Decided, Ground, decide};

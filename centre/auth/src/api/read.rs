@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use latchkey_factory_plus::grants::{Access, Grant};
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Upn, Uuid, uuids};
 use serde::Serialize;
 
 use super::{Answer, Read};
-use crate::Upn;
 use crate::model::Kind;
 use crate::rights::Rights;
 use crate::state::State;

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use latchkey_factory_plus::Uuid;
-
-use crate::Upn;
+use latchkey_factory_plus::{Upn, Uuid};
 
 /// A kind of identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

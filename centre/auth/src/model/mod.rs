@@ -6,11 +6,10 @@
 mod grants;
 mod identities;
 
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::Grant;
+use latchkey_factory_plus::{Upn, Uuid};
 use serde::{Deserialize, Serialize};
 
-use crate::Upn;
 use crate::objects::Part;
 use crate::rights::{MayGrant, MayName, MayRevoke, MayUnname};
 

@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
+use latchkey_centre_service::backup;
 use latchkey_http_server::http::{Method as HttpMethod, StatusCode};
-use latchkey_http_server::{self as server, Authenticated, ContentType, Handler, Refusal, Response, Terms};
+use latchkey_http_server::{self as server, ContentType, Handler, Refusal, Terms};
 
-use crate::Upn;
-use crate::api::{Answer, Ask, Body, Method, Write};
+use crate::api::{Ask, Method, Write};
 use crate::keeper::Keeper;
 
 /// The longest dump, in bytes: some 20 000 grants.
 const LONGEST_DUMP: u64 = 4 << 20;
 /// How long a dump may take to come.
 const DUMP_TIME: Duration = Duration::from_mins(2);
-/// How long a copy may take.
-const BACKUP_TIME: Duration = Duration::from_mins(10);
 
 /// Answers requests.
 #[derive(Debug)]
@@ -31,21 +29,16 @@ impl Handler for Requests {
         if method == HttpMethod::POST && path == "/load" {
             return Terms::authenticated().body_limit(LONGEST_DUMP).time(DUMP_TIME);
         }
-        if is_backup(method, path) {
-            return Terms::authenticated().body_limit(0).time(BACKUP_TIME);
+        if backup::is_asked(method, path) {
+            return backup::terms();
         }
         Terms::authenticated()
     }
 
     async fn handle(&self, mut request: server::Request) -> server::Answer {
-        let caller = caller(request.caller().known()?)?;
-        if is_backup(request.method(), request.path()) {
-            if !self.0.is_root(&caller) {
-                return Err(Refusal::forbidden("Only the root principal has everything copied"));
-            }
-            self.0.store().copy_beside().await.map_err(|error| Refusal::unavailable(error.to_string()))?;
-            tracing::info!(request = request.id(), "Copied everything");
-            return Ok(Response::empty(StatusCode::NO_CONTENT));
+        let caller = request.caller().known()?.upn().clone();
+        if backup::is_asked(request.method(), request.path()) {
+            return backup::answer(&request, self.0.is_root(&caller), self.0.store().copy_beside()).await;
         }
         let method = match *request.method() {
             HttpMethod::GET => Method::Get,
@@ -73,22 +66,8 @@ impl Handler for Requests {
             }
             Err(refused) => refused,
         };
-        response(answer)
+        answer.into_response()
     }
-}
-
-/// `POST /backup`, for the root principal: leaves a copy of this moment beside the file. The request names no path.
-fn is_backup(method: &HttpMethod, path: &str) -> bool {
-    method == HttpMethod::POST && path == "/backup"
-}
-
-/// The caller's name. Who is called in a way that no principal here can be, is nobody.
-pub(super) fn caller(proven: &Authenticated) -> Result<Upn, Refusal> {
-    proven
-        .principal()
-        .as_str()
-        .parse()
-        .map_err(|why| Refusal::forbidden(format!("No principal here is called so: {why}")))
 }
 
 /// What is written, for the log: every change of who may what has a line.
@@ -102,13 +81,4 @@ fn said_of(asked: &Ask) -> Option<String> {
         Write::Revoke(uuid) => format!("end {uuid}"),
         Write::Load(_) => "a dump".into(),
     })
-}
-
-fn response(answer: Answer) -> server::Answer {
-    let status = StatusCode::from_u16(answer.status).map_err(|error| Refusal::internal(error.to_string()))?;
-    match answer.body {
-        Body::Empty => Ok(Response::empty(status)),
-        Body::Json(value) => Ok(Response::json(&value)?.status(status)),
-        Body::Text(why) => Err(Refusal::new(status, why)),
-    }
 }

@@ -5,8 +5,8 @@ mod handler;
 
 use std::sync::Arc;
 
-use latchkey_factory_plus::uuids;
-use latchkey_http_server::{About, HttpConfig, HttpServer, Realm, ServerError, Software, Verifier};
+use latchkey_factory_plus::{Realm, uuids};
+use latchkey_http_server::{About, HttpConfig, HttpServer, ServerError, Software, Verifier};
 
 use crate::keeper::Keeper;
 use feed::Lists;

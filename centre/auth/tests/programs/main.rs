@@ -139,7 +139,8 @@ impl Centre {
     }
 
     fn client(&self, name: &str) -> Client {
-        let identity = Identity::basic(&format!("{name}@{REALM}"), &PASSWORD.to_owned().into()).unwrap();
+        let identity =
+            Identity::basic(&format!("{name}@{REALM}").parse().unwrap(), &PASSWORD.to_owned().into()).unwrap();
         let services = Services::directory(self.url(2).parse().unwrap());
         let services = services.with(service::CONFIG_DB, self.url(0).parse().unwrap());
         Client::new(Settings { identity, trust: Trust::none().allowing(Insecure), services, limits: Limits::default() })
@@ -203,7 +204,7 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
         Auth::of(&root).service().post_only("load", &dump).await.unwrap();
     });
     let alice = Auth::of(&centre.client("alice"));
-    let name = format!("alice@{REALM}");
+    let name: Upn = format!("alice@{REALM}").parse().unwrap();
     let lines = || {
         let alice = alice.clone();
         let name = name.clone();
@@ -226,7 +227,7 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
     assert_eq!(lines(), 3);
     block_on(async {
         assert_eq!(alice.whoami().await.unwrap().unwrap().uuid, Some(ALICE));
-        assert!(matches!(alice.put_kerberos(ALICE, "x@R").await, Err(CallError::Forbidden { .. })));
+        assert!(matches!(alice.put_kerberos(ALICE, &"x@R".parse().unwrap()).await, Err(CallError::Forbidden { .. })));
         let found = Directory::of(&centre.client("alice")).services(service::AUTH).await.unwrap();
         assert_eq!(found.len(), 1);
         // The directory asks auth what alice may: not this.

@@ -147,7 +147,7 @@ fn access_lists_follow_the_configuration_database() {
     // The wildcard, and everything owned as such.
     fake.put(role::ADMINISTRATOR, [ACCOUNT]);
     until(2);
-    assert_eq!(block_on(Auth::of(&rig.client(MANAGER)).acl(MANAGER)).unwrap().len(), 2);
+    assert_eq!(block_on(Auth::of(&rig.client(MANAGER)).acl(&MANAGER.parse().unwrap())).unwrap().len(), 2);
     fake.give(own, ACCOUNT);
     until(3);
     fake.give(own, MANAGER_OTHER);

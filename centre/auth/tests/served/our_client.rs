@@ -24,20 +24,23 @@ fn an_account_is_made_granted_something_and_ended() {
     block_on(async {
         let me = auth.whoami().await.unwrap().unwrap();
         assert_eq!((me.kerberos.as_deref(), me.uuid), (Some(MANAGER), Some(MANAGER_UUID)));
-        auth.put_kerberos(ACCOUNT, "op1flux/North@R").await.unwrap();
-        assert_eq!(auth.identity("op1flux/North@R").await.unwrap(), Some(ACCOUNT));
-        assert!(matches!(auth.put_kerberos(MANAGER_UUID, "op1flux/North@R").await, Err(CallError::Conflict { .. })));
+        auth.put_kerberos(ACCOUNT, &"op1flux/North@R".parse().unwrap()).await.unwrap();
+        assert_eq!(auth.identity(&"op1flux/North@R".parse().unwrap()).await.unwrap(), Some(ACCOUNT));
+        assert!(matches!(
+            auth.put_kerberos(MANAGER_UUID, &"op1flux/North@R".parse().unwrap()).await,
+            Err(CallError::Conflict { .. })
+        ));
         let (written, uuid) = auth.grant(&pull(MANAGER_UUID)).await.unwrap();
         assert_eq!(written, Written::Created);
         assert_eq!(auth.grant(&pull(MANAGER_UUID)).await.unwrap(), (Written::Replaced, uuid));
         let theirs = GrantPattern { principal: Some(ACCOUNT), ..GrantPattern::default() };
         assert_eq!(auth.find_grants(&theirs).await.unwrap(), [uuid]);
-        assert_eq!(auth.acl("op1flux/North@R").await.unwrap().len(), 1);
+        assert_eq!(auth.acl(&"op1flux/North@R".parse().unwrap()).await.unwrap().len(), 1);
         assert!(auth.delete_grant(uuid).await.unwrap() && !auth.delete_grant(uuid).await.unwrap());
         assert!(auth.delete_kerberos(ACCOUNT).await.unwrap() && !auth.delete_kerberos(ACCOUNT).await.unwrap());
-        assert_eq!(auth.acl("op1flux/North@R").await.unwrap(), []);
+        assert_eq!(auth.acl(&"op1flux/North@R".parse().unwrap()).await.unwrap(), []);
         let stranger = Auth::of(&rig.client(READER));
-        assert!(matches!(stranger.acl(MANAGER).await, Err(CallError::Forbidden { .. })));
+        assert!(matches!(stranger.acl(&MANAGER.parse().unwrap()).await, Err(CallError::Forbidden { .. })));
         assert_eq!(stranger.whoami().await.unwrap(), None);
     });
 }
@@ -52,17 +55,17 @@ fn an_access_list_is_followed_as_it_changes() {
     block_on(async {
         watch.changed().await;
         assert_eq!((watch.state(), watch.reading().unwrap().body.as_deref()), (State::Fresh, Some(&json!([]))));
-        auth.put_kerberos(ACCOUNT, "op1flux/North@R").await.unwrap();
+        auth.put_kerberos(ACCOUNT, &"op1flux/North@R".parse().unwrap()).await.unwrap();
         let (_, uuid) = auth.grant(&pull(special::SELF)).await.unwrap();
         watch.changed().await;
         let list = json!([{"permission": permission::GIT_PULL, "target": ACCOUNT}]);
         assert_eq!(watch.reading().unwrap().body.as_deref(), Some(&list));
-        assert_eq!(follower.access("op1flux/North@R").await.unwrap().len(), 1);
+        assert_eq!(follower.access(&"op1flux/North@R".parse().unwrap()).await.unwrap().len(), 1);
         auth.delete_grant(uuid).await.unwrap();
         watch.changed().await;
         assert_eq!(watch.reading().unwrap().body.as_deref(), Some(&json!([])));
         let ended = within("the end of the grant", async {
-            while !follower.access("op1flux/North@R").await.unwrap().is_empty() {
+            while !follower.access(&"op1flux/North@R".parse().unwrap()).await.unwrap().is_empty() {
                 smol::future::yield_now().await;
             }
         });

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use latchkey_auth::api::{Ask, Method};
 use latchkey_auth::keeper::Keeper;
 use latchkey_auth::rights::Rules;
-use latchkey_auth::{Realms, Upn, server};
+use latchkey_auth::{Realms, server};
 use latchkey_directory as directory;
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids::{class, permission, service, special};
+use latchkey_factory_plus::{Realm, Upn, Uuid};
 use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{Authenticated, HttpConfig, Nothing, Realm, Running};
+use latchkey_http_server::{Authenticated, HttpConfig, Nothing, Running};
 use latchkey_test_support::block_on;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -47,7 +47,7 @@ pub(crate) fn loopback() -> HttpConfig {
 }
 
 pub(crate) fn realm() -> Realm {
-    Realm::parse("R").unwrap()
+    "R".parse().unwrap()
 }
 
 /// The directory's lists, in the place of a follower of auth: it lets the manager advertise one service, and load.
@@ -56,7 +56,7 @@ struct FakeLists;
 impl directory::server::Callers for FakeLists {
     fn held<'a>(&'a self, caller: &'a Authenticated) -> directory::server::Asking<'a> {
         let line = |target| Access { permission: permission::ADVERTISE_SERVICE, target };
-        let is_manager = caller.principal().as_str() == MANAGER;
+        let is_manager = caller.upn().as_str() == MANAGER;
         let targets: &[Uuid] = if is_manager { &[service::GIT, special::WILDCARD] } else { &[] };
         let list = targets.iter().copied().map(line).collect();
         Box::pin(async move { Ok(directory::server::Held { is_root: false, list }) })
@@ -93,8 +93,11 @@ impl Rig {
     /// Without classes, identities and grants.
     pub(crate) fn unheard() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let rules =
-            Rules { realms: Realms::new("R", []).unwrap(), root: Some(ROOT.parse().unwrap()), fixed: BTreeMap::new() };
+        let rules = Rules {
+            realms: Realms::new("R".parse().unwrap(), BTreeSet::new()),
+            root: Some(ROOT.parse().unwrap()),
+            fixed: BTreeMap::new(),
+        };
         let keeper = Keeper::open(&folder.path().join("auth.redb"), rules).unwrap();
         let nothing = || (Arc::new(Nothing), Arc::new(Nothing));
         let (pages, reload) = nothing();
@@ -127,7 +130,7 @@ impl Rig {
 }
 
 pub(crate) fn client(name: &str, services: Services) -> Client {
-    let identity = Identity::basic(name, &PASSWORD.to_owned().into()).unwrap();
+    let identity = Identity::basic(&name.parse().unwrap(), &PASSWORD.to_owned().into()).unwrap();
     let trust = Trust::none().allowing(Insecure);
     Client::new(Settings { identity, trust, services, limits: Limits::default() })
 }

@@ -14,7 +14,11 @@ use serde_json::{Value, json};
 use super::site::*;
 
 fn open(folder: &Path) -> Keeper {
-    let rules = Rules { realms: Realms::new("R", []).unwrap(), root: Some(upn(ROOT)), fixed: BTreeMap::new() };
+    let rules = Rules {
+        realms: Realms::new("R".parse().unwrap(), BTreeSet::new()),
+        root: Some(upn(ROOT)),
+        fixed: BTreeMap::new(),
+    };
     Keeper::open(&folder.join("auth.redb"), rules).unwrap()
 }
 
@@ -58,7 +62,8 @@ fn a_damaged_file_is_refused_by_what_is_wrong() {
     let twice = [1, 2].map(|key| Change::put("identities", [key; 16], "a@R"));
     block_on(store.write(twice.to_vec())).unwrap();
     drop(store);
-    let rules = Rules { realms: Realms::new("R", []).unwrap(), root: None, fixed: BTreeMap::new() };
+    let rules =
+        Rules { realms: Realms::new("R".parse().unwrap(), BTreeSet::new()), root: None, fixed: BTreeMap::new() };
     let error = Keeper::open(&path, rules).unwrap_err().to_string();
     assert!(error.contains("a@R is another principal's name"), "{error}");
 }

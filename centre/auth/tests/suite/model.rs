@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latchkey_auth::Realms;
 use latchkey_auth::model::{Change, Model};
 use latchkey_auth::rights::Rules;
 use latchkey_auth::state::{State, Touched};
-use latchkey_auth::{Realms, Upn};
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::{Access, Grant};
 use latchkey_factory_plus::uuids::{class, special};
+use latchkey_factory_plus::{Upn, Uuid};
 use proptest::prelude::*;
 
 use super::site::number;
@@ -105,7 +105,7 @@ proptest! {
 
     #[test]
     fn lists_are_those_of_the_rules_after_any_changes(steps in prop::collection::vec(step(), 1..60)) {
-        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: None, fixed: BTreeMap::new() };
+        let rules = Rules { realms: Realms::new("R".parse().unwrap(), BTreeSet::new()), root: None, fixed: BTreeMap::new() };
         let mut state = State::new(rules, Model::default());
         let mut plain = Plain::default();
         let mut watched: BTreeMap<Uuid, Option<BTreeSet<Access>>> = BTreeMap::new();
@@ -189,7 +189,8 @@ fn principal(number: u16) -> Uuid {
 fn of_thousands_of_principals_a_change_touches_those_whose_lists_it_may_change() {
     use latchkey_factory_plus::uuids::{permission, role};
     const MANY: u16 = 5000;
-    let rules = Rules { realms: Realms::new("R", []).unwrap(), root: None, fixed: BTreeMap::new() };
+    let rules =
+        Rules { realms: Realms::new("R".parse().unwrap(), BTreeSet::new()), root: None, fixed: BTreeMap::new() };
     let mut state = State::new(rules, Model::default());
     let all: BTreeSet<Uuid> = (0..MANY).map(principal).collect();
     state.set_members(class::PERMISSION, BTreeSet::from([permission::GIT_PULL]));

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latchkey_auth::Realms;
 use latchkey_auth::api::{Answer, Ask, Body, Ground, Method, decide, read};
 use latchkey_auth::model::{Change, Model};
 use latchkey_auth::rights::Rules;
 use latchkey_auth::state::State;
-use latchkey_auth::{Realms, Upn};
 use latchkey_factory_plus::grants::Grant;
 use latchkey_factory_plus::uuids::{class, permission, role, special};
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Upn, Uuid, uuids};
 use serde_json::{Value, json};
 
 /// A UUID that says its number.
@@ -54,7 +54,11 @@ pub(crate) struct Site {
 impl Site {
     /// The cluster manager names anybody and grants Git's pull; the edge names what is its own.
     pub(crate) fn new() -> Self {
-        let rules = Rules { realms: Realms::new("R", []).unwrap(), root: Some(upn(ROOT)), fixed: BTreeMap::new() };
+        let rules = Rules {
+            realms: Realms::new("R".parse().unwrap(), BTreeSet::new()),
+            root: Some(upn(ROOT)),
+            fixed: BTreeMap::new(),
+        };
         let mut site = Self { state: State::new(rules, Model::default()), next: 100 };
         let permissions = [
             permission::GIT_PULL,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latchkey_factory_plus::cluster::{GitRepository, SparkplugAddress};
 use latchkey_factory_plus::grants::Grant;
-use latchkey_factory_plus::{ClusterName, Uuid};
+use latchkey_factory_plus::{ClusterName, Upn, Uuid};
 use serde_json::Value;
 
 use super::SetupStatus;
@@ -152,7 +152,7 @@ pub enum Effect {
         /// The account.
         account: Uuid,
         /// `op1ROLE/NAME@REALM`.
-        principal: String,
+        upn: Upn,
     },
     /// Take it away.
     DeleteIdentity {
@@ -169,7 +169,7 @@ pub enum Effect {
     /// Let the KDC give tickets to a principal again, if it exists.
     EnablePrincipal {
         /// `op1ROLE/NAME@REALM`.
-        principal: String,
+        upn: Upn,
     },
     /// Let the KDC give no tickets to any principal `x/NAME@REALM` and `x/NAME/y@REALM`: also those that the edge made.
     DisablePrincipals {
@@ -268,11 +268,11 @@ impl Effect {
             Self::DeleteGitRepository => "delete the repository's configuration".into(),
             Self::AddMember { class, object } => format!("make {object} a member of {class}"),
             Self::RemoveMember { class, object } => format!("end the membership of {object} in {class}"),
-            Self::PutIdentity { principal, .. } => format!("give the principal {principal} to its account"),
+            Self::PutIdentity { upn, .. } => format!("give the principal {upn} to its account"),
             Self::DeleteIdentity { account } => format!("take the principal of {account} away"),
             Self::CreateGrant(grant) => format!("grant {} to {}", grant.permission, grant.principal),
             Self::DeleteGrants { account } => format!("revoke the grants of {account}"),
-            Self::EnablePrincipal { principal } => format!("enable the principal {principal}"),
+            Self::EnablePrincipal { upn } => format!("enable the principal {upn}"),
             Self::DisablePrincipals { name } => format!("disable the principals of {name}"),
             Self::DeletePrincipals { name } => format!("delete the principals of {name}"),
             Self::ReadTemplates { chart } => format!("read the templates for the chart {chart}"),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latchkey_factory_plus::{ClusterName, Uuid};
+use latchkey_factory_plus::{ClusterName, Realm, Uuid};
 
 /// The names that a new cluster cannot have: see [`Names::refusal`].
 ///
@@ -11,7 +11,7 @@ use latchkey_factory_plus::{ClusterName, Uuid};
 /// (`x/admin`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    realm: String,
+    realm: Realm,
     hosts: BTreeSet<String>,
     components: BTreeSet<String>,
     clusters: BTreeMap<String, (Uuid, ClusterName)>,
@@ -30,7 +30,7 @@ pub enum NameRefusal {
     },
     /// It is the realm's, or the first label of it.
     #[error("{0} is the name of the Kerberos realm {1}")]
-    Realm(ClusterName, String),
+    Realm(ClusterName, Realm),
     /// It is a host's.
     #[error("{0} is the name of the host {1} of the centre")]
     Host(ClusterName, String),
@@ -43,12 +43,12 @@ impl Names {
     /// The names of a site: its realm, its hosts' names (with or without domain), and the second components of the
     /// KDC's principals that are not of clusters (`admin` of `anna/admin@REALM`).
     pub fn new<'a>(
-        realm: &str,
+        realm: &Realm,
         hosts: impl IntoIterator<Item = &'a str>,
         components: impl IntoIterator<Item = &'a str>,
     ) -> Self {
         Self {
-            realm: realm.into(),
+            realm: realm.clone(),
             hosts: hosts.into_iter().map(str::to_owned).collect(),
             components: components.into_iter().map(str::to_owned).collect(),
             clusters: BTreeMap::new(),
@@ -61,7 +61,7 @@ impl Names {
         if let Some((other, called)) = self.clusters.get(&folded).filter(|(other, _)| *other != cluster) {
             return Some(NameRefusal::Cluster { cluster: *other, name: called.clone() });
         }
-        if is_host(&folded, &self.realm) {
+        if is_host(&folded, self.realm.as_str()) {
             return Some(NameRefusal::Realm(name.clone(), self.realm.clone()));
         }
         if let Some(host) = self.hosts.iter().find(|host| is_host(&folded, host)) {

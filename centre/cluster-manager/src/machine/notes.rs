@@ -1,7 +1,9 @@
 //! What a status says after each step that is noted in it.
 
+use latchkey_factory_plus::Role;
+
 use super::plan::Note;
-use super::{Account, Moment, Phase, Role, SetupStatus, Trouble};
+use super::{Account, Moment, Phase, SetupStatus, Trouble};
 use crate::manifests::Repository;
 
 /// Files that were made, and are written now or stood there already.

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use latchkey_factory_plus::cluster::{Configuration, GitRepository, SparkplugAddress};
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Role, Uuid, uuids};
 
-use super::{Effect, Refusal, Role, SetupStatus, Site};
+use super::{Effect, Refusal, SetupStatus, Site};
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,7 +96,7 @@ fn account_steps(
     site: &Site,
     status: &SetupStatus,
 ) -> Vec<Effect> {
-    let principal = role.principal(&wanted.name, &site.realm);
+    let upn = role.upn(&wanted.name, &site.realm);
     let mut steps = vec![
         Effect::CreateObject { uuid: account, class: uuids::class::EDGE_SERVICE },
         Effect::PutInfo { object: account, name: role.title(&wanted.name) },
@@ -107,9 +107,9 @@ fn account_steps(
         steps.push(Effect::PutSparkplugAddress { object: account, address });
     }
     steps.extend(role.grant(account, cluster).map(Effect::CreateGrant));
-    steps.push(Effect::PutIdentity { account, principal: principal.clone() });
+    steps.push(Effect::PutIdentity { account, upn: upn.clone() });
     if status.disabled {
-        steps.push(Effect::EnablePrincipal { principal });
+        steps.push(Effect::EnablePrincipal { upn });
     }
     steps
 }

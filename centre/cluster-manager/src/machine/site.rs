@@ -1,17 +1,15 @@
 //! What a site's set-up says to its cluster manager.
 
-use latchkey_factory_plus::Uuid;
-use serde::{Deserialize, Serialize};
-
-use super::Role;
 use crate::manifests::Repositories;
+use latchkey_factory_plus::{Realm, Role, Uuid};
+use serde::{Deserialize, Serialize};
 
 /// What is the same for all clusters of a site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
     /// The Kerberos realm.
-    pub realm: String,
+    pub realm: Realm,
     /// What Sparkplug groups begin with: `PREFIX-NAME`.
     pub prefix: String,
     /// The classes that accounts and clusters become members of.

@@ -1,11 +1,11 @@
 //! The entry of the application "Edge cluster setup status": what a machine remembers.
 
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Configuration;
+use latchkey_factory_plus::{Role, Uuid};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Role, Trouble};
+use super::Trouble;
 
 /// How far a cluster's set-up is. The document calls the entry private, but for `ready`; the fields `spec`,
 /// `self_link` and those of the accounts are named as the original names them.

@@ -222,7 +222,7 @@ fn accounts_have_rights_for_their_own_cluster_alone() {
         }
     }
     let name = "North".parse().unwrap();
-    assert_eq!(Role::KrbKeys.principal(&name, "EXAMPLE.ORG"), "op1krbkeys/North@EXAMPLE.ORG");
+    assert_eq!(Role::KrbKeys.upn(&name, &"EXAMPLE.ORG".parse().unwrap()).as_str(), "op1krbkeys/North@EXAMPLE.ORG");
 }
 
 #[test]

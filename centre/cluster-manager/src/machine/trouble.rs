@@ -72,9 +72,9 @@ fn fix(effect: &Effect, status: u16) -> String {
         (404 | 410, _) => {
             "an application, a class or an object is missing: apply the centre's set-up data again".into()
         }
-        (409, Effect::PutIdentity { principal, .. }) => {
+        (409, Effect::PutIdentity { upn, .. }) => {
             format!(
-                "another account has the principal {principal}: take its identity away, or delete this cluster and \
+                "another account has the principal {upn}: take its identity away, or delete this cluster and \
                  choose another name"
             )
         }

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use event_listener::EventListener;
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Status;
 use latchkey_factory_plus::manager::Cluster;
+use latchkey_factory_plus::{Realm, Uuid};
 use serde_json::Value;
 
 use crate::keeper::now_ms;
@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_mins(5);
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The Kerberos realm.
-    pub realm: String,
+    pub realm: Realm,
     /// What Sparkplug groups begin with.
     pub organisation: String,
     /// The git server's base URL as edges know it.

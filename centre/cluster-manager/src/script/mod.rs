@@ -4,6 +4,8 @@
 //! one function of POSIX sh that is called on the last line: of a download that breaks off, nothing is run. Equal
 //! inputs and random bytes give equal bytes.
 
+mod authorities;
+mod command;
 mod document;
 mod entry;
 
@@ -12,6 +14,8 @@ use std::collections::BTreeMap;
 use sha2::{Digest as _, Sha256};
 
 use crate::template::TemplateError;
+pub use authorities::{Authorities, AuthoritiesError};
+pub use command::BootstrapCommand;
 pub use document::quoted;
 pub use entry::Values;
 
@@ -78,22 +82,6 @@ impl Script {
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
-
-    /// The command that reads it from `url` and runs it. `None` for a URL with a character that means something to a
-    /// shell.
-    pub fn command(url: &str) -> Option<String> {
-        is_url(url).then(|| format!("curl -fsS {url} | sh -"))
-    }
-
-    /// The same, but nothing runs that has another hash.
-    pub fn checked_command(&self, url: &str) -> Option<String> {
-        let hash = &self.sha256;
-        is_url(url).then(|| {
-            format!(
-                "curl -fsSo bootstrap.sh {url} && echo \"{hash}  bootstrap.sh\" | sha256sum -c - && sh bootstrap.sh"
-            )
-        })
-    }
 }
 
 /// Puts the script of a cluster together from the entry of the application "Bootstrap script", the values of its
@@ -111,11 +99,6 @@ pub fn assemble(
         return Err(ScriptError::TooLarge);
     }
     Ok(Script::new(document::write(&filled, values.name.as_str(), random)))
-}
-
-/// Whether a text is a URL of HTTP, and one word of a shell without quotes.
-fn is_url(text: &str) -> bool {
-    is_plain(text) && (text.starts_with("https://") || text.starts_with("http://"))
 }
 
 /// Whether a text means nothing to a shell, whatever quotes stand around it, and nothing in YAML but a text.

@@ -113,12 +113,13 @@ fn an_entry_that_makes_no_script_is_told_why() {
 fn the_command_names_the_link_and_the_hash() {
     let script = Script::new("true\n".into());
     let url = "https://clusters.example.org/v1/bootstrap/AbC-_0";
-    assert_eq!(Script::command(url).unwrap(), format!("curl -fsS {url} | sh -"));
+    let command = BootstrapCommand::new(url, None).unwrap();
+    assert_eq!(command.text(), format!("curl -fsS {url} | sh -"));
     // SHA-256 of these five bytes, by sha256sum.
     assert_eq!(script.sha256(), "a17fcf0a2f50e2d495e4f90ce263410edc183add6c62699a2facbccf60410f74");
-    assert!(script.checked_command(url).unwrap().contains(script.sha256()));
+    assert!(command.checked(&script).contains(script.sha256()));
     for bad in ["", "https://x/$(reboot)", "https://x/ y", "https://x/?a=1&b=2", "https://x/'", "-o/etc/passwd"] {
-        assert_eq!(Script::command(bad), None);
+        assert!(BootstrapCommand::new(bad, None).is_none());
     }
 }
 
@@ -129,4 +130,30 @@ fn a_quoted_text_is_one_word_of_a_shell() {
         assert!(ended_well);
         assert_eq!(files["said"], text);
     }
+}
+
+#[test]
+fn a_command_carries_the_certificates_of_a_file_and_nothing_else_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("authorities.pem");
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(["a".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let pem = certificate.pem().replace("\r\n", "\n");
+    fs::write(&path, format!("# $(reboot)\n{}{pem}{}\n", key.serialize_pem(), Authorities::MARK)).unwrap();
+    let authorities = Authorities::read(&path).unwrap();
+    assert_eq!(authorities.pem(), pem);
+    let url = "https://clusters.example.org/v1/bootstrap/AbC-_0";
+    let command = BootstrapCommand::new(url, Some(&authorities)).unwrap();
+    let first = format!("curl -fsS --cacert /dev/stdin {url} <<'END_OF_AUTHORITIES' | sh -");
+    assert_eq!(command.text(), format!("{first}\n{pem}END_OF_AUTHORITIES"));
+    let checked = command.checked(&Script::new("true\n".into()));
+    assert!(
+        checked.starts_with(&format!("curl -fsSo bootstrap.sh --cacert /dev/stdin {url} <<'END_OF_AUTHORITIES' && "))
+    );
+    assert!(checked.ends_with(&format!("sh bootstrap.sh\n{pem}END_OF_AUTHORITIES")), "{checked}");
+
+    fs::write(&path, "nothing").unwrap();
+    assert!(Authorities::read(&path).unwrap_err().to_string().contains("no certificate"));
+    fs::write(&path, pem.repeat(20)).unwrap();
+    assert!(Authorities::read(&path).unwrap_err().to_string().contains("bytes of PEM"));
 }

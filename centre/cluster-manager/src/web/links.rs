@@ -14,7 +14,7 @@ use crate::git::GitError;
 use crate::keeper::now_ms;
 use crate::links::{LIFETIME_MS, Link, LinkError, NewLink, Permit, Token, UseKind};
 use crate::machine::SetupStatus;
-use crate::script::{MAX_SCRIPT, Script, Values, assemble};
+use crate::script::{BootstrapCommand, MAX_SCRIPT, Script, Values, assemble};
 
 /// Flux itself, in the repository of charts, where it has that; and what the script calls it.
 const FLUX: (&str, &str) = ("flux-system/flux-system.yaml", "flux-system.yaml");
@@ -68,7 +68,7 @@ impl Web {
 
     pub(super) async fn revoke(&self, cluster: Uuid, link: Uuid, request: &Request) -> Answer {
         let permit = self.permit(cluster, request).await?;
-        let by = request.caller().known()?.principal().as_str();
+        let by = request.caller().known()?.upn().as_str();
         let revoked = self.0.manager.centre().keeper.revoke(permit, link, by).await;
         revoked.map_err(|error| Refusal::unavailable(error.to_string()))?.map_err(link_refusal)?;
         tracing::info!(%link, %cluster, by, from = %request.peer(), "A link was revoked");
@@ -76,7 +76,7 @@ impl Web {
     }
 
     async fn make(&self, permit: Permit, lifetime_ms: u64, request: &Request) -> Result<manager::NewLink, Refusal> {
-        let (cluster, by) = (permit.cluster(), request.caller().known()?.principal().as_str());
+        let (cluster, by) = (permit.cluster(), request.caller().known()?.upn().as_str());
         let known = self.0.manager.known(cluster).ok_or_else(no_cluster)?;
         let status = known.status.filter(|status| status.ready).ok_or_else(|| link_refusal(LinkError::NotReady))?;
         let script = self.assemble(cluster, &status).await?;
@@ -92,12 +92,13 @@ impl Web {
         tracing::info!(link = %id, %cluster, by, from = %request.peer(), "A link was made");
         let url = format!("{}{BOOTSTRAP}{}", self.0.url, token.text().as_str());
         let no_command = || Refusal::internal("this service's URL has a character that means something to a shell");
+        let command = BootstrapCommand::new(&url, self.0.authorities.as_ref()).ok_or_else(no_command)?;
         Ok(manager::NewLink {
             id,
             sha256: script.sha256().to_owned(),
             expires: made.expires,
-            command: Script::command(&url).ok_or_else(no_command)?,
-            checked: script.checked_command(&url).ok_or_else(no_command)?,
+            command: command.text(),
+            checked: command.checked(&script),
             url,
         })
     }
@@ -125,7 +126,7 @@ impl Web {
             uuid: cluster,
             namespace: &spec.namespace,
             domain: &self.0.bootstrap.domain,
-            realm: &manager.realm,
+            realm: manager.realm.as_str(),
             krbkeys: &self.0.bootstrap.krbkeys_image,
         };
         let script = assemble(&entry, &values, &added, mark(&entry, &added));

@@ -19,6 +19,7 @@ use crate::config::{BootstrapConfig, Config, ConfigError};
 use crate::links::{LinkError, Permit};
 use crate::machine::DecommissionError;
 use crate::manager::Manager;
+use crate::script::Authorities;
 use crate::seal::MAX_SECRET;
 use page::Pages;
 
@@ -37,6 +38,8 @@ struct Inner {
     /// Where this service is, as edges know it.
     url: String,
     bootstrap: BootstrapConfig,
+    /// What bootstrap commands carry.
+    authorities: Option<Authorities>,
 }
 
 /// What a path means, once it was decoded.
@@ -59,12 +62,12 @@ impl Web {
     /// For a manager, by the service's configuration.
     ///
     /// # Errors
-    /// [`ConfigError::Url`].
+    /// [`ConfigError::Url`], [`ConfigError::Authorities`].
     pub fn new(manager: Manager, lists: AccessLists, config: &Config) -> Result<Self, ConfigError> {
         let (url, config_db) = (config.own_url()?, config.config_db()?);
         let pages = Pages::new(url, config_db, config.http.insecure);
-        let bootstrap = config.bootstrap.clone();
-        Ok(Self(Arc::new(Inner { manager, lists, pages, url: url.to_string(), bootstrap })))
+        let (bootstrap, authorities) = (config.bootstrap.clone(), config.authorities()?);
+        Ok(Self(Arc::new(Inner { manager, lists, pages, url: url.to_string(), bootstrap, authorities })))
     }
 
     async fn answer(&self, request: Request) -> Answer {
@@ -127,7 +130,7 @@ impl Web {
 
     async fn decommission(&self, cluster: Uuid, request: &Request) -> Answer {
         self.permit(cluster, request).await?;
-        let who = request.caller().known()?.principal().as_str();
+        let who = request.caller().known()?.upn().as_str();
         match self.0.manager.decommission(cluster) {
             Ok(()) => {
                 tracing::warn!(%cluster, who, from = %request.peer(), "Decommissioning");

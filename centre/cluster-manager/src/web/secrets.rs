@@ -127,7 +127,7 @@ impl Web {
 }
 
 fn say(cluster: Uuid, place: &Place, request: &Request, what: &str) -> Result<(), Refusal> {
-    let by = request.caller().known()?.principal().as_str();
+    let by = request.caller().known()?.upn().as_str();
     let (namespace, name, key) = (place.namespace(), place.name(), place.key());
     tracing::info!(%cluster, namespace, name, key, by, from = %request.peer(), "{what}");
     Ok(())

@@ -2,9 +2,8 @@
 
 use std::pin::Pin;
 
-use latchkey_factory_plus::ClusterName;
-use latchkey_kerberos::acl::{EDGE_ROLES, NODE_ROLES};
-use latchkey_kerberos::{Admin, Denied, KerberosCode, Upn};
+use latchkey_factory_plus::{ClusterName, Realm, Upn};
+use latchkey_kerberos::{Admin, Denied, KerberosCode};
 
 use crate::machine::Answer;
 
@@ -14,7 +13,7 @@ pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Who changes principals. Each is done where it finds the KDC as it is to be.
 pub trait Principals: Send + Sync + 'static {
     /// Lets the KDC give tickets to a principal again, if it exists.
-    fn enable<'a>(&'a self, principal: &'a str) -> Later<'a, Answer>;
+    fn enable<'a>(&'a self, upn: &'a Upn) -> Later<'a, Answer>;
 
     /// Ends that for all principals of a cluster.
     fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer>;
@@ -30,7 +29,7 @@ pub trait Principals: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Kadmin {
     admin: Admin,
-    realm: String,
+    realm: Realm,
 }
 
 /// What is done to each principal of a cluster.
@@ -42,14 +41,14 @@ enum Act {
 
 impl Kadmin {
     /// Of a realm.
-    pub fn new(admin: Admin, realm: &str) -> Self {
-        Self { admin, realm: realm.to_owned() }
+    pub fn new(admin: Admin, realm: Realm) -> Self {
+        Self { admin, realm }
     }
 
     async fn all(&self, name: &ClusterName, act: Act) -> Result<(), Denied> {
         for pattern in [format!("*/{name}@{}", self.realm), format!("*/{name}/*@{}", self.realm)] {
             for principal in self.admin.list(&pattern).await? {
-                if !is_of(&principal, name) {
+                if principal.edge_cluster() != Some(name.as_str()) {
                     tracing::warn!(principal = principal.as_str(), cluster = %name, "Left alone: no role of a cluster");
                     continue;
                 }
@@ -61,16 +60,6 @@ impl Kadmin {
             }
         }
         Ok(())
-    }
-}
-
-/// Whether a principal is one that the cluster manager has rights over, by its role: any other of that name is not the cluster's.
-fn is_of(principal: &Upn, name: &ClusterName) -> bool {
-    let parts: Vec<&str> = principal.components().collect();
-    match parts.as_slice() {
-        [role, cluster] => EDGE_ROLES.contains(role) && *cluster == name.as_str(),
-        [role, cluster, _] => NODE_ROLES.contains(role) && *cluster == name.as_str(),
-        _ => false,
     }
 }
 
@@ -91,13 +80,8 @@ fn answer(done: Result<(), Denied>) -> Answer {
 }
 
 impl Principals for Kadmin {
-    fn enable<'a>(&'a self, principal: &'a str) -> Later<'a, Answer> {
-        Box::pin(async move {
-            match Upn::parse(principal) {
-                Ok(upn) => answer(known(self.admin.enable(&upn).await)),
-                Err(error) => Answer::Refused { status: 400, detail: error.to_string() },
-            }
-        })
+    fn enable<'a>(&'a self, upn: &'a Upn) -> Later<'a, Answer> {
+        Box::pin(async move { answer(known(self.admin.enable(upn).await)) })
     }
 
     fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer> {

@@ -17,7 +17,7 @@ use latchkey_factory_plus::uuids::permission::{READ_CONFIG, WRITE_CONFIG};
 use latchkey_factory_plus::uuids::service::AUTH;
 use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{HttpConfig, Nothing, Realm};
+use latchkey_http_server::{HttpConfig, Nothing};
 use latchkey_test_support::spawn;
 use serde_json::json;
 
@@ -103,17 +103,17 @@ pub(crate) fn serve(directory: &Path) {
     }))
     .unwrap();
     let client = Client::new(Settings {
-        identity: Identity::basic("sv1configdb@R", &"pw".to_owned().into()).unwrap(),
+        identity: Identity::basic(&"sv1configdb@R".parse().unwrap(), &"pw".to_owned().into()).unwrap(),
         trust: Trust::none().allowing(Insecure),
         // Nobody asks: the one caller's permissions are known.
         services: Services::fixed([(AUTH, "http://127.0.0.1:1".parse().unwrap())]),
         limits: Limits::default(),
     });
-    let access = AccessConfig { root: None, fixed: BTreeMap::from([("admin@R".to_owned(), grants())]) };
+    let access = AccessConfig { root: None, fixed: BTreeMap::from([("admin@R".parse().unwrap(), grants())]) };
     let callers = Callers::new(AccessLists::new(&access, &client), &client);
     let verifier = Arc::new(FakeVerifier::of([("admin@R", "pw")]));
     let database = database(directory);
-    let server = server(&config, Realm::parse("R").unwrap(), verifier, &database, &callers).unwrap();
+    let server = server(&config, "R".parse().unwrap(), verifier, &database, &callers).unwrap();
     let running = server.start(Arc::new(Nothing), Arc::new(Nothing)).unwrap();
     println!("{}", running.address());
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();

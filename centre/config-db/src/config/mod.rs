@@ -1,11 +1,11 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig};
+use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
 use latchkey_http_server::{HttpConfig, HttpConfigError};
 use latchkey_keys::{KeyError, read_private_file};
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;
 
 use crate::engine::{Embedded, Engine, EngineError, Postgres};
@@ -80,34 +80,31 @@ pub enum ConfigError {
     Postgres(EngineError),
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigError;
 
     fn schema(&self) -> u32 {
         self.schema
     }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        self.http.check()?;
+        if self.data.is_some() == self.postgres.is_some() { Err(ConfigError::Place) } else { Ok(()) }
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        let connection = match &mut self.postgres {
+            Some(PostgresConfig::ConnectionFile(file)) => Some(file),
+            Some(PostgresConfig::Socket { .. }) | None => None,
+        };
+        let own = self.data.as_mut().into_iter().chain(connection);
+        own.chain(shared_paths(&mut self.http, &mut self.kerberos, &mut self.centre)).collect()
+    }
 }
 
 impl Config {
-    /// Reads a file and checks it.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config: Self = config::read(path)?;
-        config.http.check()?;
-        let own = match (&mut config.data, &mut config.postgres) {
-            (Some(data), None) => Some(data),
-            (None, Some(PostgresConfig::ConnectionFile(file))) => Some(file),
-            (None, Some(PostgresConfig::Socket { .. })) => None,
-            _ => return Err(ConfigError::Place),
-        };
-        let named =
-            own.into_iter().chain(config.http.paths()).chain(config.kerberos.paths()).chain(config.centre.paths());
-        config::resolve(path, named);
-        Ok(config)
-    }
-
     /// What keeps the database. Nothing is opened yet but the file with the connection string.
     ///
     /// # Errors

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use latchkey_centre_service::AccessLists;
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::special::MINE;
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_factory_plus_client::{Auth, Client};
 use latchkey_http_server::{Authenticated, Refusal};
 
@@ -18,7 +18,7 @@ const REMEMBERED: Duration = Duration::from_mins(1);
 const MOST: usize = 1000;
 
 /// UUIDs of principals, if they have one, and since when that is known.
-type Remembered = BTreeMap<String, (Option<Uuid>, Instant)>;
+type Remembered = BTreeMap<Upn, (Option<Uuid>, Instant)>;
 
 /// Finds out about callers. Clones are one.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl Callers {
         }
         // What it owns it is asked about only where it matters.
         let owns = rights.list().iter().any(|access| access.target == MINE);
-        let uuid = if owns { self.uuid(who.principal().as_str()).await? } else { None };
+        let uuid = if owns { self.uuid(who.upn()).await? } else { None };
         Ok(Caller::of(uuid, Arc::clone(rights.list())))
     }
 
@@ -52,26 +52,23 @@ impl Callers {
         if rights.is_root() {
             return Ok(Caller::root());
         }
-        let uuid = self.uuid(who.principal().as_str()).await?;
+        let uuid = self.uuid(who.upn()).await?;
         Ok(Caller::of(uuid, Arc::clone(rights.list())))
     }
 
-    async fn uuid(&self, principal: &str) -> Result<Option<Uuid>, Refusal> {
+    async fn uuid(&self, upn: &Upn) -> Result<Option<Uuid>, Refusal> {
         let remembered = |known: &Remembered| {
-            known
-                .get(principal)
-                .filter(|(_, since): &&(_, Instant)| since.elapsed() < REMEMBERED)
-                .map(|(uuid, _)| *uuid)
+            known.get(upn).filter(|(_, since): &&(_, Instant)| since.elapsed() < REMEMBERED).map(|(uuid, _)| *uuid)
         };
         if let Some(uuid) = remembered(&self.uuids.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(uuid);
         }
-        let found = self.auth.identity(principal).await.map_err(|error| Refusal::unavailable(error.to_string()))?;
+        let found = self.auth.identity(upn).await.map_err(|error| Refusal::unavailable(error.to_string()))?;
         let mut known = self.uuids.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.clear();
         }
-        known.insert(principal.to_owned(), (found, Instant::now()));
+        known.insert(upn.clone(), (found, Instant::now()));
         Ok(found)
     }
 }

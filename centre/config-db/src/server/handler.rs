@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use latchkey_centre_service::backup;
 use latchkey_http_server::http::{HeaderValue, Method, StatusCode, header};
 use latchkey_http_server::{self as server, ContentType, Handler, Refusal, Request, Response, Terms};
 
@@ -13,8 +14,6 @@ use crate::{Answer, ConfigDb, Json, Outcome, Preconditions, Query, Write};
 const LONGEST_DUMP: u64 = 16 << 20;
 /// How long a dump may take to come.
 const DUMP_TIME: Duration = Duration::from_mins(2);
-/// How long a copy may take.
-const BACKUP_TIME: Duration = Duration::from_mins(10);
 
 /// Answers requests.
 #[derive(Debug)]
@@ -61,21 +60,16 @@ impl Handler for Requests {
         if method == Method::POST && path == "/load" {
             return Terms::authenticated().body_limit(LONGEST_DUMP).time(DUMP_TIME);
         }
-        if is_backup(method, path) {
-            return Terms::authenticated().body_limit(0).time(BACKUP_TIME);
+        if backup::is_asked(method, path) {
+            return backup::terms();
         }
         Terms::authenticated()
     }
 
     async fn handle(&self, request: Request) -> server::Answer {
-        if is_backup(request.method(), request.path()) {
+        if backup::is_asked(request.method(), request.path()) {
             let caller = self.callers.of(request.caller().known()?).await?;
-            if !caller.is_root() {
-                return Err(Refusal::forbidden("Only the root principal has everything copied"));
-            }
-            self.database.copy_beside().await.map_err(|error| Refusal::unavailable(error.to_string()))?;
-            tracing::info!(request = request.id(), "Copied the database");
-            return Ok(Response::empty(StatusCode::NO_CONTENT));
+            return backup::answer(&request, caller.is_root(), self.database.copy_beside()).await;
         }
         let resource = Resource::parse(request.path()).map_err(|error| {
             Refusal::new(StatusCode::from_u16(error.status()).unwrap_or(StatusCode::NOT_FOUND), error.to_string())
@@ -87,11 +81,6 @@ impl Handler for Requests {
             Box::pin(self.write(request, resource)).await
         }
     }
-}
-
-/// `POST /backup`, for the root principal: leaves a copy of this moment beside the file. The request names no path.
-fn is_backup(method: &Method, path: &str) -> bool {
-    method == Method::POST && path == "/backup"
 }
 
 /// What a request would write.

@@ -6,8 +6,8 @@ mod handler;
 
 use std::sync::Arc;
 
-use latchkey_factory_plus::uuids;
-use latchkey_http_server::{About, HttpConfig, HttpServer, Realm, ServerError, Software, Verifier};
+use latchkey_factory_plus::{Realm, uuids};
+use latchkey_http_server::{About, HttpConfig, HttpServer, ServerError, Software, Verifier};
 
 use crate::ConfigDb;
 pub use callers::Callers;

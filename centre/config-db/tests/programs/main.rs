@@ -110,7 +110,8 @@ impl Rig {
 
 impl Running {
     fn client(&self) -> Client {
-        let identity = Identity::basic(&format!("sv1setup@{REALM}"), &PASSWORD.to_owned().into()).unwrap();
+        let identity =
+            Identity::basic(&format!("sv1setup@{REALM}").parse().unwrap(), &PASSWORD.to_owned().into()).unwrap();
         let services = Services::fixed([(service::CONFIG_DB, self.url.parse().unwrap())]);
         Client::new(Settings { identity, trust: Trust::none().allowing(Insecure), services, limits: Limits::default() })
     }

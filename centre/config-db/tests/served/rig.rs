@@ -17,6 +17,7 @@ use latchkey_centre_service::{AccessConfig, AccessLists};
 use latchkey_config_db::engine::Embedded;
 use latchkey_config_db::server::{Callers, server};
 use latchkey_config_db::{ConfigDb, Uuid};
+use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids::class::{APPLICATION, PERMISSION, PRINCIPAL, RANK_1};
 use latchkey_factory_plus::uuids::permission::{READ_ACL, READ_KERBEROS};
@@ -24,7 +25,7 @@ use latchkey_factory_plus::uuids::special::WILDCARD;
 use latchkey_factory_plus::uuids::{permission, service};
 use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{HttpConfig, Nothing, Realm, Running};
+use latchkey_http_server::{HttpConfig, Nothing, Running};
 use latchkey_test_support::{PATIENCE, block_on, within};
 use serde_json::{Value, json};
 use smol::stream::StreamExt as _;
@@ -57,7 +58,7 @@ pub(crate) struct Rig {
 }
 
 fn realm() -> Realm {
-    Realm::parse("R").unwrap()
+    "R".parse().unwrap()
 }
 
 fn loopback() -> HttpConfig {
@@ -73,9 +74,9 @@ impl Rig {
     /// With these principals, who hold this.
     pub(crate) fn with<'a>(users: impl IntoIterator<Item = (&'a str, &'a [Held])>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let fixed: BTreeMap<String, Vec<Access>> =
-            users.into_iter().map(|(name, held)| (name.to_owned(), lines(held))).collect();
-        let names = fixed.keys().map(String::as_str).chain([ROOT, MANAGER, OWN]);
+        let fixed: BTreeMap<Upn, Vec<Access>> =
+            users.into_iter().map(|(name, held)| (name.parse().unwrap(), lines(held))).collect();
+        let names = fixed.keys().map(Upn::as_str).chain([ROOT, MANAGER, OWN]);
         let verifier = Arc::new(FakeVerifier::of(names.map(|name| (name, PASSWORD))));
         let nothing = || (Arc::new(Nothing), Arc::new(Nothing));
 
@@ -103,12 +104,12 @@ impl Rig {
         let auth = auth.start(pages, reload).unwrap();
 
         let client = Client::new(Settings {
-            identity: Identity::basic(OWN, &PASSWORD.to_owned().into()).unwrap(),
+            identity: Identity::basic(&OWN.parse().unwrap(), &PASSWORD.to_owned().into()).unwrap(),
             trust: Trust::none().allowing(Insecure),
             services: Services::fixed([(service::AUTH, format!("http://{}", auth.address()).parse().unwrap())]),
             limits: Limits::default(),
         });
-        let access = AccessConfig { root: Some(ROOT.to_owned()), fixed };
+        let access = AccessConfig { root: Some(ROOT.parse().unwrap()), fixed };
         let callers = Callers::new(AccessLists::new(&access, &client), &client);
         let database = ConfigDb::start(Embedded::at(folder.path().join("config-db"))).unwrap();
         let served = server(&loopback(), realm(), verifier, &database, &callers).unwrap();

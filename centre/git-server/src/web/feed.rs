@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use smol::channel::Receiver;
 use smol::stream;
 
-use super::Web;
+use super::{Web, caller};
 
 /// One subscription: what was told last, and what may have changed since.
 struct Subscription {
@@ -77,8 +77,8 @@ async fn next(mut subscription: Subscription) -> Option<(Told, Subscription)> {
 impl Subscription {
     /// What GET answers now; nothing when that cannot be told.
     async fn read(&self) -> Option<Response> {
-        let list = self.web.list(&self.who).await.ok()?;
-        let caller = self.web.caller(&self.who, &list);
+        let rights = self.web.0.lists.of(&self.who).await.ok()?;
+        let caller = caller(&self.who, &rights);
         let server = &self.web.0.server;
         let read = match self.of {
             None => serde_json::to_value(server.all_branches(caller).await).ok(),

@@ -1,19 +1,16 @@
 //! The server on HTTP: what a request is about, who asks, and how the reply is sent.
 
 mod feed;
-mod lists;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::time::Duration;
 
+use latchkey_centre_service::{AccessLists, Rights};
 use latchkey_factory_plus::Uuid;
-use latchkey_factory_plus::grants::Access;
 use latchkey_http_server::http::{HeaderName, HeaderValue, Method as HttpMethod, StatusCode, header};
 use latchkey_http_server::{Answer, Authenticated, Handler, Refusal, Request, Response, Terms};
 use serde_json::Value;
-
-pub use lists::{AccessLists, Listing};
 
 use crate::backend::{AnswerHead, RequestHead};
 use crate::git::GitLimits;
@@ -30,9 +27,7 @@ pub struct Web(Arc<Inner>);
 
 struct Inner {
     server: GitServer,
-    lists: Arc<dyn AccessLists>,
-    /// The root principal, if there is one: it passes every check.
-    root: Option<String>,
+    lists: AccessLists,
     git: GitLimits,
     run: Duration,
     /// Whether the entries were read once: before that, what is not known may exist.
@@ -40,15 +35,9 @@ struct Inner {
 }
 
 impl Web {
-    /// `lists` says what callers may; `root`, if anybody, passes every check. `run` is how long git may take.
-    pub fn new(
-        server: GitServer,
-        lists: Arc<dyn AccessLists>,
-        root: Option<String>,
-        git: GitLimits,
-        run: Duration,
-    ) -> Self {
-        Self(Arc::new(Inner { server, lists, root, git, run, ready: AtomicBool::new(false) }))
+    /// `lists` says what callers may. `run` is how long git may take.
+    pub fn new(server: GitServer, lists: AccessLists, git: GitLimits, run: Duration) -> Self {
+        Self(Arc::new(Inner { server, lists, git, run, ready: AtomicBool::new(false) }))
     }
 
     /// All entries of "Git repository configuration", as they are now.
@@ -66,18 +55,10 @@ impl Web {
     pub fn is_ready(&self) -> bool {
         self.0.ready.load(Acquire)
     }
+}
 
-    async fn list(&self, who: &Authenticated) -> Result<Arc<[Access]>, String> {
-        if self.is_root(who) { Ok(Arc::from([])) } else { self.0.lists.of(who.principal().as_str()).await }
-    }
-
-    fn is_root(&self, who: &Authenticated) -> bool {
-        self.0.root.as_deref() == Some(who.principal().as_str())
-    }
-
-    fn caller<'a>(&self, who: &'a Authenticated, list: &'a [Access]) -> Caller<'a> {
-        Caller { name: who.principal().as_str(), root: self.is_root(who), list }
-    }
+fn caller<'a>(who: &'a Authenticated, rights: &'a Rights) -> Caller<'a> {
+    Caller { name: who.upn().as_str(), root: rights.is_root(), list: rights.list() }
 }
 
 impl std::fmt::Debug for Web {
@@ -108,9 +89,9 @@ impl Handler for Web {
         if !self.is_ready() {
             return Err(Refusal::unavailable("the entries of repositories were not read yet"));
         }
-        let list = self.list(&who).await.map_err(Refusal::unavailable)?;
+        let rights = self.0.lists.of(&who).await?;
         let head = head_of(&request);
-        match self.0.server.reply(self.caller(&who, &list), target, &head, request.into_body()).await {
+        match self.0.server.reply(caller(&who, &rights), target, &head, request.into_body()).await {
             Ok(Reply::Done) => Ok(Response::empty(StatusCode::NO_CONTENT)),
             Ok(Reply::Json(value)) => Response::json(&value),
             Ok(Reply::Git(answer)) => {

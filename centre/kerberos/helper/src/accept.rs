@@ -2,8 +2,9 @@
 
 use crate::libraries::gss::{Credentials, Gss};
 use crate::verify::keytab_name;
+use latchkey_factory_plus::Upn;
 use latchkey_kerberos::wire::MAX_TOKEN;
-use latchkey_kerberos::{Denied, KerberosCode, Upn};
+use latchkey_kerberos::{Denied, KerberosCode};
 use std::ffi::CString;
 use std::path::Path;
 
@@ -29,7 +30,7 @@ impl Acceptor {
             None => self.credentials.insert(self.gss.credentials(&self.keytab, &self.service)?),
         };
         let (name, reply) = credentials.accept(token, MAX_TOKEN)?;
-        let principal = Upn::parse(&name);
+        let principal = name.parse::<Upn>();
         let principal = principal.map_err(|error| Denied::new(KerberosCode::PrincipalNotAccepted, error))?;
         Ok((principal, reply))
     }

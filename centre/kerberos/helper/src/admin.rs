@@ -3,8 +3,9 @@
 use crate::libraries::kadm5::{ATTRIBUTES, Connection, EXPIRES, Kadm5, PASSWORD_EXPIRES, Proof, Record};
 use crate::libraries::krb5::{Krb5, c_string};
 use crate::verify::{Password, keytab_name};
+use latchkey_factory_plus::Upn;
 use latchkey_kerberos::wire::{AdminKey, Answer, Change, Request};
-use latchkey_kerberos::{Denied, KerberosCode, Shown, Upn};
+use latchkey_kerberos::{Denied, KerberosCode, Shown};
 use std::ffi::CStr;
 
 /// `KRB5_KDB_DISALLOW_ALL_TIX`.

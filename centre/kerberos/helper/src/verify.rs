@@ -1,7 +1,8 @@
 //! Passwords.
 
 use crate::libraries::krb5::{Krb5, c_string};
-use latchkey_kerberos::{Denied, KerberosCode, Secret, Upn};
+use latchkey_factory_plus::Upn;
+use latchkey_kerberos::{Denied, KerberosCode, Secret};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;

@@ -2,9 +2,10 @@
 
 mod rig;
 
+use latchkey_factory_plus::Upn;
 use latchkey_kdc_rig::{ADMIN, Kdc, REALM};
 use latchkey_kerberos::acl::{Acl, Right};
-use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied, KerberosCode, Upn};
+use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied, KerberosCode};
 use latchkey_test_support::block_on;
 use rig::{HELPER, Rig, secret, upn};
 use std::time::{Duration, SystemTime};

@@ -1,8 +1,9 @@
 //! The helper's end of the pipe, as whoever holds the other end meets it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use latchkey_factory_plus::Upn;
+use latchkey_kerberos::KerberosCode;
 use latchkey_kerberos::wire::{Answer, MAX_ANSWER, MAX_REQUEST, Request, read_frame, write_frame};
-use latchkey_kerberos::{KerberosCode, Upn};
 use latchkey_test_support::{finish, in_time, spawn};
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
@@ -35,7 +36,7 @@ fn what_is_no_frame_and_no_request_ends_it_with_a_line_that_repeats_nothing() {
 fn a_request_before_its_duty_is_refused() {
     let mut child = helper();
     let mut output = child.stdout.take().unwrap();
-    let principal = Upn::parse("alice@R").unwrap();
+    let principal = "alice@R".parse::<Upn>().unwrap();
     write_frame(child.stdin.as_mut().unwrap(), &Request::Show { principal }.encode()).unwrap();
     let answer = in_time("an answer", move || read_frame(&mut output, MAX_ANSWER)).unwrap().unwrap();
     let Ok(Answer::Denied(denied)) = Answer::decode(&answer) else { panic!("it is not refused") };

@@ -2,8 +2,9 @@
 
 mod rig;
 
+use latchkey_factory_plus::Upn;
 use latchkey_kdc_rig::{Kdc, REALM};
-use latchkey_kerberos::{KerberosCode, Upn};
+use latchkey_kerberos::KerberosCode;
 use latchkey_test_support::block_on;
 use rig::{Rig, kerberos_of, secret, upn};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ fn the_right_password_is_verified_and_no_other_is() {
     rig.kdc.add("alice", "opensesame");
     block_on(async {
         let verified = rig.kerberos.verify_password(&upn("alice"), &secret("opensesame")).await.unwrap();
-        assert_eq!(verified.principal().as_str(), format!("alice@{REALM}"));
+        assert_eq!(verified.upn().as_str(), format!("alice@{REALM}"));
         for (name, password, code) in [
             ("alice", "opensesam", KerberosCode::WrongPassword),
             ("alice", "", KerberosCode::WrongPassword),
@@ -150,7 +151,7 @@ fn a_kdc_that_hangs_costs_a_call_its_deadline_and_delays_no_token() {
     let (late, (who, took)) = block_on(smol::future::zip(hanging, accepted));
     assert_eq!(late, Err(KerberosCode::TimedOut));
     assert!(began.elapsed() >= deadline && took < deadline, "{took:?}");
-    assert_eq!(who.principal(), &upn("alice"));
+    assert_eq!(who.upn(), &upn("alice"));
     rig.kdc.thaw_kdc();
     block_on(kerberos.verify_password(&upn("alice"), &secret("opensesame"))).unwrap();
 }
@@ -163,7 +164,7 @@ fn a_token_of_curl_is_accepted_once() {
     let token = rig.token();
     block_on(async {
         let (who, reply) = rig.kerberos.accept(&token).await.unwrap();
-        assert_eq!(who.principal(), &upn("nd1/Test/Agent1"));
+        assert_eq!(who.upn(), &upn("nd1/Test/Agent1"));
         assert!(!reply.is_empty());
         let denied = rig.kerberos.accept(&token).await.unwrap_err();
         assert_eq!(denied.code(), KerberosCode::TokenReplayed, "{denied}");

@@ -4,7 +4,7 @@ use super::fields::{Fields, Message, WireError};
 use super::{MAX_KEYS, MAX_NAMES, MAX_TOKEN};
 use crate::code::KerberosCode;
 use crate::denied::Denied;
-use crate::principal::Upn;
+use latchkey_factory_plus::Upn;
 use zeroize::Zeroizing;
 
 /// No key of a type that MIT has is longer.
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn every_answer_comes_back_and_no_shorter_or_longer_one_does() {
-        let upn = Upn::parse("alice@R").unwrap();
+        let upn = "alice@R".parse::<Upn>().unwrap();
         let shown = Shown { version: 3, enabled: true, expires: None, password_expires: Some(7) };
         let key = Key { kind: 18, bytes: Zeroizing::new(vec![9; 32]) };
         for answer in [

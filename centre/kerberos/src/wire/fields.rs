@@ -1,6 +1,6 @@
 //! Fields of messages.
 
-use crate::principal::Upn;
+use latchkey_factory_plus::Upn;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -71,7 +71,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn upn(&mut self) -> Result<Upn, WireError> {
-        Upn::parse(self.text(255)?).map_err(|_| WireError::Text)
+        self.text(Upn::LONGEST)?.parse::<Upn>().map_err(|_| WireError::Text)
     }
 
     /// The number of items that follow, each of at least `least` bytes.

@@ -2,7 +2,7 @@
 
 use super::fields::{Fields, Message, WireError};
 use super::{MAX_PASSWORD, MAX_PATH, MAX_TOKEN};
-use crate::principal::Upn;
+use latchkey_factory_plus::Upn;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -214,7 +214,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn every_kind() -> Vec<Request> {
-        let upn = || Upn::parse("op1flux/Test@R").unwrap();
+        let upn = || "op1flux/Test@R".parse::<Upn>().unwrap();
         let secret = || Zeroizing::new(b"secret\0\xff".to_vec());
         let mut all = vec![
             Request::OpenVerifier { keytab: "/a/b".into(), service: upn() },
@@ -253,7 +253,7 @@ mod tests {
         let long = Request::Accept { token: Zeroizing::new(vec![0; MAX_TOKEN + 1]) };
         assert!(Request::decode(&long.encode()).err() == Some(WireError::Length));
         let long = Request::VerifyPassword {
-            principal: Upn::parse("a@R").unwrap(),
+            principal: "a@R".parse::<Upn>().unwrap(),
             password: Zeroizing::new(vec![0; MAX_PASSWORD + 1]),
         };
         assert!(Request::decode(&long.encode()).err() == Some(WireError::Length));

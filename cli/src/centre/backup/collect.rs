@@ -14,6 +14,7 @@ use super::git::{self, Bundled};
 use super::member::{Kept, Member, Tls};
 use super::spool::Spool;
 use crate::centre::existing::Existing;
+use crate::centre::programs::Stock;
 use crate::centre::{realm, setup};
 use crate::clusters::failed;
 use crate::codes::CommandCode;
@@ -42,7 +43,7 @@ pub(super) fn all(centre: &Existing, spool: &Spool, output: &Output) -> Result<V
     output.waiting("copying the KDC");
     let dump = spool.path().join("kdc-dump");
     let to = dump.display().to_string();
-    realm::run(layout, "kdb5_util", &["-r", &parameters.realm, "dump", &to], "")?;
+    realm::run(layout, Stock::Kdb5Util, &["-r", parameters.realm.as_str(), "dump", &to], "")?;
     found.push((Member::KdcDump, dump));
     found.extend(repositories(centre, spool, output)?);
     found.extend(files_of(centre));

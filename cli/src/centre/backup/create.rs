@@ -41,7 +41,7 @@ pub(crate) fn backup(arguments: &Arguments, output: &Output) -> Result<Exit, Com
         })
     });
     let listed = listed.collect::<Result<Vec<_>, _>>()?;
-    let manifest = Manifest::new(began, ended, centre.parameters.realm.clone(), listed);
+    let manifest = Manifest::new(began, ended, centre.parameters.realm.to_string(), listed);
     // What cannot be restored is no backup.
     manifest.check()?;
     let files: Vec<PathBuf> = found.iter().map(|(_, path)| path.clone()).collect();

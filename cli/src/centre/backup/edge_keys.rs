@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use latchkey_kerberos::acl::{EDGE_ROLES, NODE_ROLES};
+use latchkey_factory_plus::Upn;
 use serde::Serialize;
 
 /// An account of an edge.
@@ -44,8 +44,7 @@ fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
 }
 
 fn is_edge(principal: &str) -> bool {
-    let role = principal.split_once('/').map(|(role, _)| role);
-    role.is_some_and(|role| EDGE_ROLES.contains(&role) || NODE_ROLES.contains(&role))
+    principal.parse::<Upn>().is_ok_and(|upn| upn.edge_cluster().is_some())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::centre::programs::Programs;
+use crate::centre::programs::Stock;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files;
@@ -67,7 +67,7 @@ pub(super) fn unbundle(repository: &Path, bundle: &Path) -> Result<(), CommandEr
 }
 
 fn git(repository: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output, CommandError> {
-    let program = Programs::stock("git").ok_or_else(|| CommandError::local(CommandCode::ProgramMissing, "git"))?;
+    let program = Stock::Git.path()?;
     let mut command = Command::new(program);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C").env("HOME", "/dev/null");
     command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");

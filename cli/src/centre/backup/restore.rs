@@ -15,7 +15,7 @@ use super::member::{Member, Tls};
 use super::{archive, damaged, git, spool};
 use crate::arguments::Arguments;
 use crate::centre::existing;
-use crate::centre::programs::Programs;
+use crate::centre::programs::{Programs, Stock};
 use crate::centre::realm;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -47,7 +47,7 @@ pub(crate) fn restore(arguments: &Arguments, output: &Output) -> Result<Exit, Co
         directory: target.root().display().to_string(),
         began: manifest.began,
         ended: manifest.ended,
-        realm: parameters.realm,
+        realm: parameters.realm.to_string(),
         edge_keys,
     })
 }
@@ -152,13 +152,13 @@ impl Staging {
         files::replace(&layout.kdc_conf(), kdc::kdc_conf(parameters, layout).as_bytes(), Readers::Anyone)?;
         let dump = Member::KdcDump.place(layout);
         let named = dump.display().to_string();
-        realm::run(layout, "kdb5_util", &["-r", realm, "load", &named], "")?;
+        realm::run(layout, Stock::Kdb5Util, &["-r", realm, "load", &named], "")?;
         remove(&dump)?;
-        realm::run(layout, "kadmin.local", &["-r", realm, "-q", &format!("getprinc K/M@{realm}")], "")?;
+        realm::run(layout, Stock::KadminLocal, &["-r", realm, "-q", &format!("getprinc K/M@{realm}")], "")?;
         let table = |name: &str| {
             let path = layout.kdc().join(name);
             let named = path.display().to_string();
-            realm::run(layout, "kdb5_util", &["-r", realm, "tabdump", "-o", &named, name], "")?;
+            realm::run(layout, Stock::Kdb5Util, &["-r", realm, "tabdump", "-o", &named, name], "")?;
             let text = fs::read(&path).map_err(|error| files::unwritable(&path, &error))?;
             remove(&path)?;
             Ok::<_, CommandError>(String::from_utf8_lossy(&text).into_owned())

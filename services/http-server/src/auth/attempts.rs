@@ -4,9 +4,9 @@
 //! gives that back. A user whom strangers guess at all the time can still come from a network that he came from before: the
 //! user's allowance is not asked for there.
 
-use super::Principal;
 use super::bounded::{Bounded, Hash};
 use latchkey_connection_limits::{PeerNetwork, PeerRates, Rate, TokenBucket, Wait};
+use latchkey_factory_plus::Upn;
 use ring::digest::{SHA256, digest};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ pub(crate) struct Attempts {
 #[derive(Debug)]
 struct State {
     networks: PeerRates,
-    users: HashMap<Principal, TokenBucket>,
+    users: HashMap<Upn, TokenBucket>,
     /// For users who have no allowance of their own since there are too many.
     others: TokenBucket,
     swept: Duration,
@@ -44,7 +44,7 @@ struct State {
 pub(crate) struct Attempt<'a> {
     attempts: &'a Attempts,
     network: PeerNetwork,
-    user: Option<&'a Principal>,
+    user: Option<&'a Upn>,
     charged: bool,
 }
 
@@ -66,7 +66,7 @@ impl Attempts {
     ///
     /// # Errors
     /// [`Wait`]: how long until the next may be made.
-    pub(crate) fn begin<'a>(&'a self, address: IpAddr, user: Option<&'a Principal>) -> Result<Attempt<'a>, Wait> {
+    pub(crate) fn begin<'a>(&'a self, address: IpAddr, user: Option<&'a Upn>) -> Result<Attempt<'a>, Wait> {
         let network = PeerNetwork::of(address);
         self.with(|state, now| {
             let known = user.is_some_and(|user| state.knows(network, user));
@@ -112,11 +112,11 @@ impl Attempt<'_> {
 }
 
 impl State {
-    fn knows(&self, network: PeerNetwork, user: &Principal) -> bool {
+    fn knows(&self, network: PeerNetwork, user: &Upn) -> bool {
         self.known.find(&pair(network, user), Instant::now()).is_some()
     }
 
-    fn bucket(&mut self, user: &Principal, fresh: &TokenBucket, now: Duration) -> &mut TokenBucket {
+    fn bucket(&mut self, user: &Upn, fresh: &TokenBucket, now: Duration) -> &mut TokenBucket {
         if self.users.len() >= CAPACITY && !self.users.contains_key(user) {
             // A walk through the table; a flood must not cause one per attempt.
             if now.saturating_sub(self.swept) >= Duration::from_secs(1) {
@@ -131,7 +131,7 @@ impl State {
     }
 }
 
-fn pair(network: PeerNetwork, user: &Principal) -> Hash {
+fn pair(network: PeerNetwork, user: &Upn) -> Hash {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, format!("{network} {user}").as_bytes()).as_ref());
     hash
@@ -143,14 +143,14 @@ mod tests {
 
     const RATE: Rate = Rate { per_minute: 1, burst: 3 };
 
-    fn wrong(attempts: &Attempts, address: &str, user: &Principal) -> usize {
+    fn wrong(attempts: &Attempts, address: &str, user: &Upn) -> usize {
         let address = address.parse().unwrap();
         (0..100).take_while(|_| attempts.begin(address, Some(user)).is_ok()).count()
     }
 
     #[test]
     fn a_network_is_wrong_a_few_times_and_right_for_ever() {
-        let (attempts, user) = (Attempts::new(RATE), Principal::parse("a@R").unwrap());
+        let (attempts, user) = (Attempts::new(RATE), "a@R".parse::<Upn>().unwrap());
         let address = "192.0.2.1".parse().unwrap();
         for _ in 0..100 {
             attempts.begin(address, Some(&user)).unwrap().succeeded();
@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn strangers_who_guess_at_a_user_do_not_shut_him_out_where_he_is_known() {
-        let (attempts, user) = (Attempts::new(RATE), Principal::parse("a@R").unwrap());
+        let (attempts, user) = (Attempts::new(RATE), "a@R".parse::<Upn>().unwrap());
         attempts.begin("192.0.2.1".parse().unwrap(), Some(&user)).unwrap().succeeded();
         let tried: usize = (0..50).map(|n| wrong(&attempts, &format!("198.51.{n}.1"), &user)).sum();
         assert_eq!(tried, 3 * USER as usize);
         assert!(attempts.begin("203.0.113.1".parse().unwrap(), Some(&user)).is_err());
         assert!(attempts.begin("192.0.2.1".parse().unwrap(), Some(&user)).is_ok());
-        assert!(attempts.begin("203.0.113.1".parse().unwrap(), Some(&Principal::parse("b@R").unwrap())).is_ok());
+        assert!(attempts.begin("203.0.113.1".parse().unwrap(), Some(&"b@R".parse().unwrap())).is_ok());
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Known by a keyed hash alone. The key is this process's; nothing in memory can be tried against lists of passwords without it.
 
+use super::Password;
 use super::bounded::{Bounded, Hash};
-use super::{Password, Principal};
+use latchkey_factory_plus::Upn;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use std::sync::{Mutex, PoisonError};
@@ -27,14 +28,14 @@ impl Cache {
         Self { key, life, known: Mutex::new(Bounded::new(CAPACITY)) }
     }
 
-    pub(crate) fn knows(&self, principal: &Principal, password: &Password) -> bool {
-        let Some(hash) = self.hash(principal, password) else { return false };
+    pub(crate) fn knows(&self, upn: &Upn, password: &Password) -> bool {
+        let Some(hash) = self.hash(upn, password) else { return false };
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.find(&hash, Instant::now()).is_some()
     }
 
-    pub(crate) fn remember(&self, principal: &Principal, password: &Password) {
-        let Some(hash) = self.hash(principal, password) else { return };
+    pub(crate) fn remember(&self, upn: &Upn, password: &Password) {
+        let Some(hash) = self.hash(upn, password) else { return };
         let now = Instant::now();
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(hash, (), now + self.life, now);
     }
@@ -43,11 +44,11 @@ impl Cache {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn hash(&self, principal: &Principal, password: &Password) -> Option<Hash> {
+    fn hash(&self, upn: &Upn, password: &Password) -> Option<Hash> {
         let key = self.key.as_ref().filter(|_| self.life > Duration::ZERO)?;
         let mut context = hmac::Context::with_key(key);
-        context.update(principal.as_str().as_bytes());
-        // No principal has it, so that the two texts have one boundary.
+        context.update(upn.as_str().as_bytes());
+        // No upn has it, so that the two texts have one boundary.
         context.update(&[0]);
         context.update(password.expose().as_bytes());
         let mut hash = [0; 32];
@@ -67,7 +68,7 @@ mod tests {
 
     #[test]
     fn only_the_same_name_and_password_are_known_and_only_for_a_while() {
-        let [a, b] = ["a@R", "b@R"].map(|name| Principal::parse(name).unwrap());
+        let [a, b] = ["a@R", "b@R"].map(|name| name.parse::<Upn>().unwrap());
         let cache = Cache::new(Duration::from_hours(1));
         cache.remember(&a, &password("x"));
         assert!(cache.knows(&a, &password("x")));

@@ -3,13 +3,14 @@
 use super::attempts::Attempts;
 use super::cache::Cache;
 use super::tokens::{Ticket, TokenLimits, Tokens};
-use super::{Authenticated, Means, Password, Principal, Realm, Verifier, VerifyError};
+use super::{Authenticated, Means, Password, Verifier, VerifyError};
 use crate::metrics::Metrics;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::header::{AUTHORIZATION, HeaderMap};
 use latchkey_connection_limits::{Rate, Wait};
+use latchkey_factory_plus::{Realm, Upn};
 use smol::lock::Semaphore;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 /// The longest credentials of Basic, decoded: a name, a colon and a password.
-const MAX_BASIC: usize = super::MAX_PRINCIPAL + 1 + Password::MAX;
+const MAX_BASIC: usize = Upn::LONGEST + 1 + Password::MAX;
 
 /// Longer than any token of this service.
 const MAX_TOKEN: usize = 8192;
@@ -154,20 +155,19 @@ impl Gate {
     }
 
     async fn basic(&self, credentials: &str, peer: IpAddr) -> Result<Entered, Denied> {
-        let (principal, password) = self.name_and_password(credentials)?;
-        let entered = |principal| {
-            Ok(Entered { who: Authenticated { principal, means: Means::Password }, reply: None, until: None })
-        };
-        if self.cache.knows(&principal, &password) {
-            return entered(principal);
+        let (upn, password) = self.name_and_password(credentials)?;
+        let entered =
+            |upn| Ok(Entered { who: Authenticated { upn, means: Means::Password }, reply: None, until: None });
+        if self.cache.knows(&upn, &password) {
+            return entered(upn);
         }
-        let attempt = self.attempts.begin(peer, Some(&principal))?;
+        let attempt = self.attempts.begin(peer, Some(&upn))?;
         let _turn = self.turns.acquire().await;
-        match self.verifier.password(&principal, &password).await {
+        match self.verifier.password(&upn, &password).await {
             Ok(()) => {
                 attempt.succeeded();
-                self.cache.remember(&principal, &password);
-                entered(principal)
+                self.cache.remember(&upn, &password);
+                entered(upn)
             }
             Err(error) => {
                 if matches!(error, VerifyError::Unavailable(_)) {
@@ -178,16 +178,16 @@ impl Gate {
         }
     }
 
-    fn name_and_password(&self, credentials: &str) -> Result<(Principal, Password), Denied> {
+    fn name_and_password(&self, credentials: &str) -> Result<(Upn, Password), Denied> {
         if credentials.len() > MAX_BASIC.div_ceil(3) * 4 {
             return Err(wrong("name and password are too long"));
         }
         let bytes = Zeroizing::new(STANDARD.decode(credentials).map_err(|_| wrong("Basic without base64"))?);
         let text = str::from_utf8(&bytes).map_err(|_| wrong("name and password are no UTF-8"))?;
         let (user, password) = text.split_once(':').ok_or_else(|| wrong("Basic without a colon"))?;
-        let principal = Principal::of_user(user, &self.realm).map_err(|error| Denied::Wrong(error.to_string()))?;
+        let upn = Upn::in_realm(user, &self.realm).map_err(|error| Denied::Wrong(error.to_string()))?;
         let password = Password::new(Zeroizing::new(password.to_owned()));
-        Ok((principal, password.ok_or_else(|| wrong("the password is empty, too long, or has a NUL in it"))?))
+        Ok((upn, password.ok_or_else(|| wrong("the password is empty, too long, or has a NUL in it"))?))
     }
 
     async fn negotiate(&self, credentials: &str, peer: IpAddr) -> Result<Entered, Denied> {
@@ -201,7 +201,7 @@ impl Gate {
             Ok(negotiated) => {
                 attempt.succeeded();
                 let reply = HeaderValue::try_from(format!("Negotiate {}", STANDARD.encode(negotiated.reply)));
-                let who = Authenticated { principal: negotiated.principal, means: Means::Negotiate };
+                let who = Authenticated { upn: negotiated.upn, means: Means::Negotiate };
                 Ok(Entered { who, reply: reply.ok(), until: None })
             }
             Err(error) => {

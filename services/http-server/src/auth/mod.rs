@@ -9,11 +9,9 @@ pub(crate) mod attempts;
 pub(crate) mod bounded;
 pub(crate) mod cache;
 pub(crate) mod gate;
-mod principal;
 pub(crate) mod tokens;
 
-pub use principal::{MAX_PRINCIPAL, Principal, PrincipalError, Realm};
-
+use latchkey_factory_plus::Upn;
 use std::fmt;
 use std::pin::Pin;
 use zeroize::Zeroizing;
@@ -23,9 +21,9 @@ pub type Verdict<'a, T> = Pin<Box<dyn Future<Output = Result<T, VerifyError>> + 
 
 /// Whoever can tell whether somebody is who he says he is: asks the KDC, or reads tickets with the service's own key.
 pub trait Verifier: Send + Sync + 'static {
-    /// Whether this is the password of `principal`: an AS exchange, and the ticket that it gives, verified against the service's
+    /// Whether this is the password of `upn`: an AS exchange, and the ticket that it gives, verified against the service's
     /// own key, so that a false KDC is found out.
-    fn password<'a>(&'a self, principal: &'a Principal, password: &'a Password) -> Verdict<'a, ()>;
+    fn password<'a>(&'a self, upn: &'a Upn, password: &'a Password) -> Verdict<'a, ()>;
 
     /// Accepts a GSSAPI token (SPNEGO or Kerberos; RFC 4559) in one step.
     fn negotiate<'a>(&'a self, token: &'a [u8]) -> Verdict<'a, Negotiated>;
@@ -35,7 +33,7 @@ pub trait Verifier: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Negotiated {
     /// Whose ticket it was.
-    pub principal: Principal,
+    pub upn: Upn,
     /// The token that proves the service to the client.
     pub reply: Vec<u8>,
 }
@@ -105,14 +103,14 @@ impl Means {
 /// Somebody who is who he says he is: a witness, made by this module alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authenticated {
-    principal: Principal,
+    upn: Upn,
     means: Means,
 }
 
 impl Authenticated {
     /// Who it is.
-    pub fn principal(&self) -> &Principal {
-        &self.principal
+    pub fn upn(&self) -> &Upn {
+        &self.upn
     }
 
     /// How that was shown.
@@ -123,10 +121,10 @@ impl Authenticated {
     /// Without any proof, for tests of services.
     ///
     /// # Panics
-    /// If it is no principal.
+    /// If it is no UPN.
     #[cfg(feature = "testing")]
-    pub fn fake(principal: &str) -> Self {
-        Self { principal: Principal::parse(principal).expect("a principal"), means: Means::Password }
+    pub fn fake(upn: &str) -> Self {
+        Self { upn: upn.parse().expect("a UPN"), means: Means::Password }
     }
 }
 
@@ -141,10 +139,10 @@ pub enum Caller {
 
 impl Caller {
     /// Who it is, if that is known.
-    pub fn principal(&self) -> Option<&Principal> {
+    pub fn upn(&self) -> Option<&Upn> {
         match self {
             Self::Anonymous => None,
-            Self::Known(who) => Some(who.principal()),
+            Self::Known(who) => Some(who.upn()),
         }
     }
 

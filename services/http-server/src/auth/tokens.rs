@@ -1,9 +1,10 @@
 //! Tokens: random, known here by their hash alone, and good for three hours.
 
 use super::bounded::{Bounded, Hash};
-use super::{Authenticated, Means, Principal};
+use super::{Authenticated, Means};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use latchkey_factory_plus::Upn;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Serialize, Serializer};
@@ -40,9 +41,9 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    tokens: Bounded<Principal>,
+    tokens: Bounded<Upn>,
     /// The hashes of each principal's tokens, oldest first.
-    held: HashMap<Principal, Vec<Hash>>,
+    held: HashMap<Upn, Vec<Hash>>,
 }
 
 /// What `POST /token` answers.
@@ -70,16 +71,16 @@ impl Tokens {
         Self(Arc::new(Shared { limits, state: Mutex::new(state) }))
     }
 
-    /// A new token of `principal`, good until `not_after` at most: a token that is got by a token ends with it.
+    /// A new token of `upn`, good until `not_after` at most: a token that is got by a token ends with it.
     /// `None` when the system has no random numbers.
-    pub(crate) fn issue(&self, principal: &Principal, not_after: Option<Instant>) -> Option<Issued> {
+    pub(crate) fn issue(&self, upn: &Upn, not_after: Option<Instant>) -> Option<Issued> {
         let mut random = Zeroizing::new([0; RANDOM_BYTES]);
         SystemRandom::new().fill(&mut *random).ok()?;
         let token = Zeroizing::new(STANDARD.encode(*random));
         let now = Instant::now();
         let last = now + LIFE.saturating_sub(MARGIN);
         let until = not_after.map_or(last, |end| end.min(last));
-        self.state().insert(hash_of(&token), principal, (until, now), self.0.limits.per_principal);
+        self.state().insert(hash_of(&token), upn, (until, now), self.0.limits.per_principal);
         let ends = SystemTime::now() + until.saturating_duration_since(now) + MARGIN;
         let expiry = ends.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         Some(Issued { token, expiry: u64::try_from(expiry).unwrap_or(u64::MAX) })
@@ -89,8 +90,8 @@ impl Tokens {
     pub(crate) fn find(&self, token: &str) -> Option<Ticket> {
         let hash = hash_of(token);
         let state = self.state();
-        let (principal, until) = state.tokens.find(&hash, Instant::now())?;
-        let who = Authenticated { principal: principal.clone(), means: Means::Token };
+        let (upn, until) = state.tokens.find(&hash, Instant::now())?;
+        let who = Authenticated { upn: upn.clone(), means: Means::Token };
         Some(Ticket { who, until, hash })
     }
 
@@ -106,10 +107,10 @@ impl Tokens {
         state.held.clear();
     }
 
-    /// No token of `principal` is good any more.
-    pub fn revoke(&self, principal: &Principal) {
+    /// No token of `upn` is good any more.
+    pub fn revoke(&self, upn: &Upn) {
         let mut state = self.state();
-        for hash in state.held.remove(principal).unwrap_or_default() {
+        for hash in state.held.remove(upn).unwrap_or_default() {
             state.tokens.remove(&hash);
         }
     }
@@ -125,11 +126,11 @@ impl Tokens {
 }
 
 impl State {
-    fn insert(&mut self, hash: Hash, principal: &Principal, (until, now): (Instant, Instant), per_principal: usize) {
-        for gone in self.tokens.insert(hash, principal.clone(), until, now) {
+    fn insert(&mut self, hash: Hash, upn: &Upn, (until, now): (Instant, Instant), per_principal: usize) {
+        for gone in self.tokens.insert(hash, upn.clone(), until, now) {
             self.forget_ended(&gone, now);
         }
-        let held = self.held.entry(principal.clone()).or_default();
+        let held = self.held.entry(upn.clone()).or_default();
         held.push(hash);
         if held.len() > per_principal {
             let oldest = held.remove(0);
@@ -137,11 +138,11 @@ impl State {
         }
     }
 
-    fn forget_ended(&mut self, principal: &Principal, now: Instant) {
-        if let Some(held) = self.held.get_mut(principal) {
+    fn forget_ended(&mut self, upn: &Upn, now: Instant) {
+        if let Some(held) = self.held.get_mut(upn) {
             held.retain(|hash| self.tokens.find(hash, now).is_some());
             if held.is_empty() {
-                self.held.remove(principal);
+                self.held.remove(upn);
             }
         }
     }
@@ -161,8 +162,8 @@ fn hash_of(token: &str) -> Hash {
 mod tests {
     use super::*;
 
-    fn principal(name: &str) -> Principal {
-        Principal::parse(&format!("{name}@R")).unwrap()
+    fn upn(name: &str) -> Upn {
+        format!("{name}@R").parse().unwrap()
     }
 
     fn tokens() -> Tokens {
@@ -172,13 +173,13 @@ mod tests {
     #[test]
     fn a_token_is_its_principals_and_looks_as_clients_expect() {
         let (tokens, before) = (tokens(), SystemTime::now());
-        let Issued { token, expiry } = tokens.issue(&principal("a"), None).unwrap();
+        let Issued { token, expiry } = tokens.issue(&upn("a"), None).unwrap();
         assert!(token.len() == 88 && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte)));
         let told = SystemTime::UNIX_EPOCH + Duration::from_millis(expiry);
         let life = told.duration_since(before).unwrap();
         assert!(life <= LIFE + Duration::from_mins(1) && life + Duration::from_secs(1) > LIFE, "{life:?}");
         let ticket = tokens.find(&token).unwrap();
-        assert_eq!(ticket.who.principal(), &principal("a"));
+        assert_eq!(ticket.who.upn(), &upn("a"));
         assert!(ticket.until <= Instant::now() + LIFE.saturating_sub(MARGIN), "refused one minute early");
         for wrong in ["", "a.b.c", &token[1..], &format!("{}x", &**token)] {
             assert!(tokens.find(wrong).is_none(), "{wrong}");
@@ -188,10 +189,10 @@ mod tests {
     #[test]
     fn one_principal_holds_a_few_and_all_hold_some() {
         let tokens = tokens();
-        let mut issued: Vec<_> = (0..3).map(|_| tokens.issue(&principal("a"), None).unwrap().token).collect();
+        let mut issued: Vec<_> = (0..3).map(|_| tokens.issue(&upn("a"), None).unwrap().token).collect();
         assert!(tokens.find(&issued[0]).is_none() && tokens.find(&issued[2]).is_some());
         for name in ["b", "c", "d", "e"] {
-            issued.push(tokens.issue(&principal(name), None).unwrap().token);
+            issued.push(tokens.issue(&upn(name), None).unwrap().token);
         }
         assert!(tokens.len() <= 4 && tokens.find(&issued[2]).is_none() && tokens.find(&issued[6]).is_some());
         let state = tokens.state();
@@ -201,9 +202,9 @@ mod tests {
     #[test]
     fn revoked_tokens_are_none() {
         let tokens = tokens();
-        let [a, b] = ["a", "b"].map(|name| tokens.issue(&principal(name), None).unwrap().token);
+        let [a, b] = ["a", "b"].map(|name| tokens.issue(&upn(name), None).unwrap().token);
         let ticket = tokens.find(&a).unwrap();
-        tokens.revoke(&principal("a"));
+        tokens.revoke(&upn("a"));
         assert!(!tokens.holds(&ticket) && tokens.find(&a).is_none() && tokens.find(&b).is_some());
         tokens.revoke_all();
         assert!(tokens.find(&b).is_none() && tokens.len() == 0);
@@ -212,11 +213,11 @@ mod tests {
     #[test]
     fn a_token_got_by_a_token_ends_with_it() {
         let tokens = tokens();
-        let first = tokens.find(&tokens.issue(&principal("a"), None).unwrap().token).unwrap();
+        let first = tokens.find(&tokens.issue(&upn("a"), None).unwrap().token).unwrap();
         let soon = first.until.checked_sub(Duration::from_hours(2)).unwrap();
-        let second = tokens.find(&tokens.issue(&principal("a"), Some(soon)).unwrap().token).unwrap();
+        let second = tokens.find(&tokens.issue(&upn("a"), Some(soon)).unwrap().token).unwrap();
         assert_eq!(second.until, soon);
-        let ended = tokens.issue(&principal("a"), Some(Instant::now())).unwrap().token;
+        let ended = tokens.issue(&upn("a"), Some(Instant::now())).unwrap().token;
         assert!(tokens.find(&ended).is_none());
     }
 }

@@ -19,6 +19,7 @@ use http::header::{
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use latchkey_factory_plus::Upn;
 use smol::Timer;
 use smol::future::{FutureExt, poll_once};
 use std::convert::Infallible;
@@ -58,7 +59,7 @@ struct Facts {
     method: Method,
     path: String,
     began: Instant,
-    who: Option<crate::Principal>,
+    who: Option<Upn>,
     /// For `WWW-Authenticate`.
     reply: Option<HeaderValue>,
     /// The connection ends with this response.
@@ -162,7 +163,7 @@ async fn admit<H: Handler>(
         entered => entered?,
     };
     let gate::Entered { who, reply, until } = entered;
-    facts.who = Some(who.principal().clone());
+    facts.who = Some(who.upn().clone());
     facts.reply = reply;
     link.admitted();
     Ok((Caller::Known(who), until))
@@ -215,7 +216,7 @@ fn token<H: Handler>(
     if method != Method::POST {
         return Err(Refusal::method_not_allowed("Use POST"));
     }
-    let issued = shared.gate.tokens.issue(caller.known()?.principal(), until);
+    let issued = shared.gate.tokens.issue(caller.known()?.upn(), until);
     let issued = issued.ok_or_else(|| Refusal::internal("the system has no random numbers"))?;
     Ok(Response::json(&issued)?.with(CACHE_CONTROL, HeaderValue::from_static("no-store")))
 }
@@ -267,7 +268,7 @@ fn finish<H: Handler>(
 
 /// What somebody may have changed has its line.
 fn log_change(link: &Link, facts: &Facts, status: StatusCode) {
-    let who = facts.who.as_ref().map_or("-", crate::Principal::as_str);
+    let who = facts.who.as_ref().map_or("-", Upn::as_str);
     tracing::info!(
         target: "audit", id = %facts.id, peer = %link.peer, who, method = %facts.method, path = %facts.path,
         status = status.as_u16(), "Request"
@@ -277,7 +278,7 @@ fn log_change(link: &Link, facts: &Facts, status: StatusCode) {
 /// Failures of this service have their line each; what anybody can cause comes at a bounded rate.
 fn log_refusal<H: Handler>(shared: &Arc<Shared<H>>, link: &Link, facts: &Facts, refusal: &Refusal) {
     let (id, peer, method, path) = (&facts.id, link.peer, &facts.method, &facts.path);
-    let who = facts.who.as_ref().map_or("-", crate::Principal::as_str);
+    let who = facts.who.as_ref().map_or("-", Upn::as_str);
     let (status, why) = (refusal.status.as_u16(), refusal.detail.as_deref().unwrap_or(&refusal.text));
     if refusal.status.is_server_error() {
         tracing::error!(%id, %peer, who, %method, %path, status, why, "Request failed");

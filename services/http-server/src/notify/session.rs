@@ -116,7 +116,7 @@ pub(crate) async fn serve<H: Handler>(
     }
     match first {
         Ok(ticket) => {
-            let who = ticket.who.principal().clone();
+            let who = ticket.who.upn().clone();
             tracing::info!(%id, %peer, %who, "Change notification begins");
             let end = Box::pin(run(shared, feed, ticket, (&mut sender, &mut incoming), stop)).await;
             tracing::info!(%id, %peer, %who, why = ?end, "Change notification ends");

@@ -9,7 +9,7 @@ use latchkey_http_server::http::header::{CONTENT_SECURITY_POLICY, ETAG};
 use latchkey_http_server::http::{HeaderValue, Method, StatusCode};
 use latchkey_http_server::testing::FakeVerifier;
 use latchkey_http_server::{
-    About, Answer, Authenticated, Feed, FeedRefusal, Handler, HttpConfig, HttpServer, Nothing, Realm, Refusal, Request,
+    About, Answer, Authenticated, Feed, FeedRefusal, Handler, HttpConfig, HttpServer, Nothing, Refusal, Request,
     Response, Running, Software, Subscribing, Tokens, Told, Updates,
 };
 use latchkey_test_support::PATIENCE;
@@ -44,7 +44,7 @@ impl Handler for Sample {
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match (request.method(), segments.as_slice()) {
             (&Method::GET, ["open" | "optional" | "who"]) => {
-                let who = request.caller().principal().map(ToString::to_string);
+                let who = request.caller().upn().map(ToString::to_string);
                 Ok(Response::json(&json!({ "who": who, "id": request.id() }))?
                     .with(ETAG, HeaderValue::from_static("\"x\"")))
             }
@@ -134,7 +134,7 @@ impl Feed for SampleFeed {
             let uuid = request.uuid();
             let notify::Request::Watch { request, .. } = request else { return Err(FeedRefusal::NotWatchable) };
             match request.url.as_str() {
-                "v2/thing" if caller.principal().name() == "nobody" => Err(FeedRefusal::Forbidden),
+                "v2/thing" if caller.upn().name() == "nobody" => Err(FeedRefusal::Forbidden),
                 "v2/thing" => {
                     let first = smol::stream::once(update(201, json!("first")));
                     Ok(Box::pin(first.chain(self.updates.clone()).map(Told::from)) as Updates)
@@ -191,7 +191,7 @@ pub(crate) fn rig_with(more: Value, limits: Value) -> Rig {
         ("op1flux/Building_1@FACTORY.EXAMPLE", "pw"),
     ]));
     let (send, updates) = bounded(16);
-    let realm = Realm::parse("FACTORY.EXAMPLE").unwrap();
+    let realm = "FACTORY.EXAMPLE".parse().unwrap();
     let server = HttpServer::new(&config, about(), realm, verifier.clone() as _, Sample).unwrap();
     let server = server.feed(Arc::new(SampleFeed { updates }));
     let tokens = server.tokens();

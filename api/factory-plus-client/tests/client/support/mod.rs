@@ -144,7 +144,7 @@ impl World {
 }
 
 pub(crate) fn client(services: Services, trust: Trust, limits: Limits) -> Client {
-    let identity = Identity::basic("sv1test@REALM", &Zeroizing::new(PASSWORD.into())).unwrap();
+    let identity = Identity::basic(&"sv1test@REALM".parse().unwrap(), &Zeroizing::new(PASSWORD.into())).unwrap();
     Client::new(Settings { identity, trust, services, limits })
 }
 

@@ -1,12 +1,12 @@
 //! What holds whenever the manager is at rest.
 
 use latchkey_factory_plus::cluster::Configuration;
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Role, Uuid, uuids};
 use serde::Deserialize as _;
 
 use super::Process;
 use super::world::{World, accounts, is_of};
-use crate::machine::{Phase, Role, SetupStatus};
+use crate::machine::{Phase, SetupStatus};
 use crate::manifests::{self, fixture};
 
 pub(super) fn hold(process: &Process) {
@@ -36,12 +36,12 @@ fn set_up(world: &World, cluster: Uuid, wanted: &Configuration, status: &SetupSt
         let account = status.account(role).unwrap();
         assert!(account.done);
         assert_eq!(world.objects.get(&account.uuid), Some(&uuids::class::EDGE_SERVICE));
-        assert_eq!(world.identities[&account.uuid], role.principal(&wanted.name, &site.realm));
+        assert_eq!(world.identities[&account.uuid], role.upn(&wanted.name, &site.realm));
         assert!(world.members.contains(&(site.classes.of(role), account.uuid)));
         let held: Vec<_> = world.grants.iter().filter(|grant| grant.principal == account.uuid).collect();
         assert!(held.iter().all(|grant| grant.target == cluster), "a grant beyond the own cluster: {held:?}");
         assert_eq!(held.len(), usize::from(matches!(role, Role::Flux | Role::Sync)));
-        let enabled = world.principals.get(&role.principal(&wanted.name, &site.realm));
+        let enabled = world.principals.get(&role.upn(&wanted.name, &site.realm));
         assert_ne!(enabled, Some(&false), "a cluster that is set up has a disabled principal");
     }
     assert_eq!(world.addresses[&cluster].group_id, format!("ACME-{}", wanted.name));

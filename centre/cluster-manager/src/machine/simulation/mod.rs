@@ -19,11 +19,16 @@ const CHARTS: [&str; 2] = ["aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-000
 pub(super) fn site() -> Site {
     let class = |number: u8| Uuid::from_random([number; 16]);
     let classes = Classes { cluster: class(1), flux: class(2), krbkeys: class(3), sync: class(4), monitor: class(5) };
-    Site { realm: "EXAMPLE.ORG".into(), prefix: "ACME".into(), classes, repositories: fixture::repositories() }
+    Site {
+        realm: "EXAMPLE.ORG".parse().unwrap(),
+        prefix: "ACME".into(),
+        classes,
+        repositories: fixture::repositories(),
+    }
 }
 
 pub(super) fn names() -> Names {
-    Names::new("EXAMPLE.ORG", ["git.example.org", "kdc.example.org"], ["admin", "Anna"])
+    Names::new(&"EXAMPLE.ORG".parse().unwrap(), ["git.example.org", "kdc.example.org"], ["admin", "Anna"])
 }
 
 pub(super) fn cluster(number: usize) -> Uuid {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latchkey_factory_plus::cluster::SparkplugAddress;
 use latchkey_factory_plus::grants::Grant;
-use latchkey_factory_plus::{ClusterName, Uuid, uuids};
+use latchkey_factory_plus::{ClusterName, Role, Upn, Uuid, uuids};
 use serde_json::Value;
 
 use crate::machine::{Answer, Effect, Phase, SetupStatus};
@@ -36,7 +36,7 @@ pub(super) struct World {
     pub(super) identities: BTreeMap<Uuid, String>,
     pub(super) grants: BTreeSet<Grant>,
     /// Principals, and whether each is enabled.
-    pub(super) principals: BTreeMap<String, bool>,
+    pub(super) principals: BTreeMap<Upn, bool>,
     pub(super) files: BTreeMap<Uuid, BTreeMap<String, String>>,
     /// How often a repository's files changed.
     pub(super) commits: BTreeMap<Uuid, u64>,
@@ -108,12 +108,12 @@ impl World {
             Effect::DeleteGitRepository => drop(self.repositories.remove(&cluster)),
             Effect::AddMember { class, object } => drop(self.members.insert((class, object))),
             Effect::RemoveMember { class, object } => drop(self.members.remove(&(class, object))),
-            Effect::PutIdentity { account, principal } => return self.identify(account, principal),
+            Effect::PutIdentity { account, upn } => return self.identify(account, upn),
             Effect::DeleteIdentity { account } => drop(self.identities.remove(&account)),
             Effect::CreateGrant(grant) => drop(self.grants.insert(grant)),
             Effect::DeleteGrants { account } => self.grants.retain(|grant| grant.principal != account),
-            Effect::EnablePrincipal { principal } => {
-                if let Some(enabled) = self.principals.get_mut(&principal) {
+            Effect::EnablePrincipal { upn } => {
+                if let Some(enabled) = self.principals.get_mut(&upn) {
                     *enabled = true;
                 }
             }
@@ -145,11 +145,11 @@ impl World {
         Answer::Done
     }
 
-    fn identify(&mut self, account: Uuid, principal: String) -> Answer {
-        if self.identities.iter().any(|(other, taken)| *other != account && *taken == principal) {
+    fn identify(&mut self, account: Uuid, upn: Upn) -> Answer {
+        if self.identities.iter().any(|(other, taken)| *other != account && *taken == upn) {
             return Answer::Refused { status: 409, detail: "the principal is another's".into() };
         }
-        self.identities.insert(account, principal);
+        self.identities.insert(account, upn);
         Answer::Done
     }
 
@@ -157,10 +157,11 @@ impl World {
     pub(super) fn bootstrap(&mut self, cluster: Uuid) {
         let Some(status) = self.status(cluster).filter(|status| status.ready) else { return };
         let name = status.spec.unwrap().name;
-        for principal in ["op1flux", "op1krbkeys", "op1sync", "op1monitor"] {
-            self.principals.entry(format!("{principal}/{name}@EXAMPLE.ORG")).or_insert(true);
+        let realm = "EXAMPLE.ORG".parse().unwrap();
+        for role in Role::ALL {
+            self.principals.entry(role.upn(&name, &realm)).or_insert(true);
         }
-        self.principals.entry(format!("nd1/{name}/Agent@EXAMPLE.ORG")).or_insert(true);
+        self.principals.entry(format!("nd1/{name}/Agent@{realm}").parse().unwrap()).or_insert(true);
         self.edge_statuses.insert(cluster);
         self.links.insert(cluster, true);
     }
@@ -191,7 +192,6 @@ fn accounts_undone(status: &SetupStatus) -> bool {
 }
 
 /// Whether the second component of a principal is the cluster's name.
-pub(super) fn is_of(principal: &str, name: &ClusterName) -> bool {
-    let bare = principal.split('@').next().unwrap();
-    bare.split('/').nth(1) == Some(name.as_str())
+pub(super) fn is_of(principal: &Upn, name: &ClusterName) -> bool {
+    principal.components().nth(1) == Some(name.as_str())
 }

@@ -4,7 +4,8 @@
 use super::krb5::c_string;
 use super::load::{functions, load};
 use crate::error::code;
-use latchkey_kerberos::{Denied, KerberosCode, Upn};
+use latchkey_factory_plus::Upn;
+use latchkey_kerberos::{Denied, KerberosCode};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 

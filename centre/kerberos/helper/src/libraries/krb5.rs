@@ -3,7 +3,8 @@
 
 use super::load::{functions, load};
 use crate::error::code;
-use latchkey_kerberos::{Denied, KerberosCode, Upn};
+use latchkey_factory_plus::Upn;
+use latchkey_kerberos::{Denied, KerberosCode};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
 use std::ptr::{null, null_mut};

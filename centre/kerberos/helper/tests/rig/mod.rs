@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)] // a rig for tests: a panic is how it fails
 
 use base64::Engine as _;
+use latchkey_factory_plus::Upn;
 use latchkey_kdc_rig::{Kdc, REALM};
-use latchkey_kerberos::{Kerberos, Secret, Settings, Upn};
+use latchkey_kerberos::{Kerberos, Secret, Settings};
 use latchkey_test_support::{output, until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -146,7 +147,7 @@ pub(crate) fn with_helper(rig: &Rig, helper: &Path) -> Kerberos {
 }
 
 pub(crate) fn upn(name: &str) -> Upn {
-    Upn::in_realm(name, REALM).unwrap()
+    Upn::in_realm(name, &REALM.parse().unwrap()).unwrap()
 }
 
 pub(crate) fn secret(text: &str) -> Secret {

@@ -1,9 +1,12 @@
 //! A centre, set up from its data, with all rights as they are there.
 
-use std::collections::BTreeMap;
+mod clusters;
+mod principals;
+mod repositories;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_auth::keeper::Keeper as AuthKeeper;
@@ -14,29 +17,27 @@ use latchkey_centre_setup::{Local, Setup};
 use latchkey_cluster_manager::config::Config;
 use latchkey_cluster_manager::git::Git;
 use latchkey_cluster_manager::keeper::Keeper;
-use latchkey_cluster_manager::machine::Answer;
 use latchkey_cluster_manager::manager::{Manager, Place};
 use latchkey_cluster_manager::web::Web;
-use latchkey_cluster_manager::world::{Centre, Later, Principals};
+use latchkey_cluster_manager::world::{Centre, Principals};
 use latchkey_config_db::engine::Embedded;
 use latchkey_config_db::server::{Callers, server as config_db_server};
-use latchkey_factory_plus::cluster::Status;
+use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::Access;
-use latchkey_factory_plus::manager::{Cluster, Phase};
-use latchkey_factory_plus::uuids::{self, application, class, permission, service, special};
-use latchkey_factory_plus::{ClusterName, Uuid};
+use latchkey_factory_plus::uuids::{permission, service, special};
 use latchkey_factory_plus_client::classes::Follower;
-use latchkey_factory_plus_client::notify::Event;
-use latchkey_factory_plus_client::{
-    Client, ConfigDb, Identity, Insecure, Limits, Precondition, Service, Services, Settings, Trust,
-};
+use latchkey_factory_plus_client::{Client, ConfigDb, Identity, Insecure, Limits, Service, Services, Settings, Trust};
 use latchkey_git_server::repositories::Repositories;
 use latchkey_git_server::server::GitServer;
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{About, HttpConfig, HttpServer, Nothing, Realm, Running, Software};
-use latchkey_test_support::{Port, block_on, output, within};
-use serde_json::{Value, json};
+use latchkey_http_server::{About, HttpConfig, HttpServer, Nothing, Running, Software};
+use latchkey_service_runtime::config::ConfigFile as _;
+use latchkey_test_support::{Port, block_on, within};
+use serde_json::json;
 use tempfile::TempDir;
+
+pub(crate) use principals::FakePrincipals;
+use repositories::follow_repositories;
 
 pub(crate) const REALM: &str = "EXAMPLE.ORG";
 const ROOT: &str = "root@EXAMPLE.ORG";
@@ -45,35 +46,6 @@ pub(crate) const NOBODY: &str = "nobody@EXAMPLE.ORG";
 const MANAGER: &str = "sv1clustermanager@EXAMPLE.ORG";
 const ALL: [&str; 6] = [ROOT, ADMIN, NOBODY, MANAGER, "sv1auth@EXAMPLE.ORG", "sv1git@EXAMPLE.ORG"];
 const PASSWORD: &str = "right";
-
-/// Stands where kadmind would be: it says yes, and remembers what it was asked.
-#[derive(Default)]
-pub(crate) struct FakePrincipals(pub(crate) Mutex<Vec<String>>);
-
-impl FakePrincipals {
-    fn note(&self, what: String) -> Later<'_, Answer> {
-        self.0.lock().unwrap().push(what);
-        Box::pin(std::future::ready(Answer::Done))
-    }
-}
-
-impl Principals for FakePrincipals {
-    fn enable<'a>(&'a self, principal: &'a str) -> Later<'a, Answer> {
-        self.note(format!("enable {principal}"))
-    }
-
-    fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer> {
-        self.note(format!("disable {name}"))
-    }
-
-    fn delete_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer> {
-        self.note(format!("delete {name}"))
-    }
-
-    fn second_components(&self) -> Later<'_, Result<Vec<String>, String>> {
-        Box::pin(std::future::ready(Ok(vec!["operators".to_owned()])))
-    }
-}
 
 pub(crate) struct Rig {
     pub(crate) manager: Option<Served>,
@@ -99,7 +71,7 @@ fn listen(address: SocketAddr) -> HttpConfig {
 }
 
 fn client(name: &str, services: Services) -> Client {
-    let identity = Identity::basic(name, &PASSWORD.to_owned().into()).unwrap();
+    let identity = Identity::basic(&name.parse().unwrap(), &PASSWORD.to_owned().into()).unwrap();
     let trust = Trust::none().allowing(Insecure);
     Client::new(Settings { identity, trust, services, limits: Limits::default() })
 }
@@ -125,7 +97,7 @@ impl Rig {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let verifier = Arc::new(FakeVerifier::of(ALL.map(|name| (name, PASSWORD))));
-        let realm = || Realm::parse(REALM).unwrap();
+        let realm = || REALM.parse().unwrap();
         let [config_db_port, auth_port, git_port, own, directory] = [(); 5].map(|()| Port::reserve());
         let url = |port: &Port| format!("http://127.0.0.1:{}", port.number());
         let services = Services::fixed(
@@ -137,15 +109,15 @@ impl Rig {
         let database = latchkey_config_db::ConfigDb::start(Embedded::at(folder.path().join("config-db"))).unwrap();
         let reads =
             [permission::READ_CONFIG, permission::READ_MEMBERS, permission::READ_SUBCLASSES, permission::LIST_OBJECTS];
-        let fixed = [("sv1auth@EXAMPLE.ORG".to_owned(), hold(&reads).to_vec())].into();
-        let access = AccessConfig { root: Some(ROOT.into()), fixed };
+        let fixed = [("sv1auth@EXAMPLE.ORG".parse().unwrap(), hold(&reads).to_vec())].into();
+        let access = AccessConfig { root: Some(ROOT.parse().unwrap()), fixed };
         let asking = client("root@EXAMPLE.ORG", services.clone());
         let callers = Callers::new(AccessLists::new(&access, &asking), &asking);
         let http = listen(config_db_port.address());
         let config_db = start(config_db_server(&http, realm(), verifier.clone(), &database, &callers).unwrap());
 
         let rules = Rules {
-            realms: Realms::new(REALM, []).unwrap(),
+            realms: Realms::new(realm(), BTreeSet::new()),
             root: Some(ROOT.parse().unwrap()),
             fixed: BTreeMap::new(),
         };
@@ -174,9 +146,10 @@ impl Rig {
         let limits = latchkey_git_server::git::GitLimits::default();
         let repositories = Repositories::open(&folder.path().join("repositories"), limits).unwrap();
         let server = GitServer::new(repositories, latchkey_git_server::backend::Limits::default());
-        let lists = AccessConfig::default().follower(&asking);
+        let lists = AccessConfig { root: Some(ROOT.parse().unwrap()), ..AccessConfig::default() };
+        let lists = AccessLists::new(&lists, &asking);
         let patience = Duration::from_mins(5);
-        let web = latchkey_git_server::web::Web::new(server, Arc::new(lists), Some(ROOT.into()), limits, patience);
+        let web = latchkey_git_server::web::Web::new(server, lists, limits, patience);
         let software = Software { vendor: "", application: "git", revision: "" };
         let about = About { version: "2.0.0", service: service::GIT, device: None, software };
         let git = HttpServer::new(&listen(git_port.address()), about, realm(), verifier, web.clone()).unwrap();
@@ -209,7 +182,7 @@ impl Rig {
         let principals: Arc<dyn Principals> = self.principals.clone();
         let centre = Centre::new(&client, git, principals, keeper);
         let place = Place {
-            realm: REALM.into(),
+            realm: REALM.parse().unwrap(),
             organisation: config.organisation.clone(),
             git: config.git().unwrap().to_string(),
             hosts: vec!["clusters.example.org".into()],
@@ -219,7 +192,7 @@ impl Rig {
         let software = Software { vendor: "", application: "manager", revision: "" };
         let about = About { version: "2.0.0", service: service::CLUSTER_MANAGER, device: None, software };
         let verifier = Arc::new(FakeVerifier::of(ALL.map(|name| (name, PASSWORD))));
-        let server = HttpServer::new(&config.http, about, Realm::parse(REALM).unwrap(), verifier, web.clone()).unwrap();
+        let server = HttpServer::new(&config.http, about, REALM.parse().unwrap(), verifier, web.clone()).unwrap();
         let running = start(server.feed(Arc::new(web)));
         let following = manager.clone();
         let following = smol::spawn(async move { following.follow().await });
@@ -280,135 +253,5 @@ impl Rig {
     /// The configuration database, for the administrator.
     pub(crate) fn db(&self) -> ConfigDb {
         ConfigDb::of(&self.as_user(ADMIN))
-    }
-
-    /// Makes a cluster's object, and writes its configuration.
-    pub(crate) fn configure(&self, name: &str) -> Uuid {
-        let (_, object) = block_on(self.db().create_object(class::EDGE_CLUSTER, None)).unwrap();
-        self.write(object.uuid, &self.configuration(name));
-        object.uuid
-    }
-
-    pub(crate) fn configuration(&self, name: &str) -> Value {
-        json!({"chart": self.local.cluster_chart, "name": name, "namespace": "fplus-edge"})
-    }
-
-    pub(crate) fn write(&self, cluster: Uuid, configuration: &Value) {
-        let app = application::EDGE_CLUSTER_CONFIGURATION;
-        block_on(self.db().put_entry(app, cluster, configuration, &Precondition::None)).unwrap();
-    }
-
-    pub(crate) fn delete(&self, cluster: Uuid) {
-        let app = application::EDGE_CLUSTER_CONFIGURATION;
-        assert!(block_on(self.db().delete_entry(app, cluster, &Precondition::None)).unwrap());
-    }
-
-    /// Follows the clusters until `wanted` says so.
-    pub(crate) fn until<T>(&self, what: &str, wanted: impl Fn(&BTreeMap<Uuid, Cluster>) -> Option<T>) -> T {
-        let mut search = self.service(ADMIN).notify().search("v1/cluster/", None);
-        block_on(within(what.to_owned(), async {
-            loop {
-                search.next().await;
-                let Some(children) = search.children() else { continue };
-                let read = |value: &Value| serde_json::from_value(value.clone()).unwrap();
-                let clusters = children.iter().map(|(uuid, value)| (*uuid, read(value))).collect();
-                if let Some(found) = wanted(&clusters) {
-                    return found;
-                }
-            }
-        }))
-    }
-
-    pub(crate) fn until_phase(&self, cluster: Uuid, phase: Phase) -> Cluster {
-        self.until(&format!("{phase:?}"), |all| all.get(&cluster).filter(|view| view.phase == phase).cloned())
-    }
-
-    /// A cluster that is set up.
-    pub(crate) fn ready(&self, name: &str) -> Uuid {
-        let cluster = self.configure(name);
-        self.until_phase(cluster, Phase::Ready);
-        cluster
-    }
-
-    /// What the edge says of itself, as the set-up would write it.
-    pub(crate) fn report(&self, cluster: Uuid, status: &Status) {
-        let app = application::EDGE_CLUSTER_STATUS;
-        let root = ConfigDb::of(&self.as_user(ROOT));
-        block_on(root.put_entry(app, cluster, status, &Precondition::None)).unwrap();
-    }
-
-    /// A repository, cloned by somebody who may read all: path and contents.
-    pub(crate) fn cloned(&self, repository: Uuid) -> Option<BTreeMap<String, String>> {
-        let directory = tempfile::tempdir_in(self.folder.path()).unwrap();
-        let url = format!("http://root%40{REALM}:{PASSWORD}@{}/uuid/{repository}", self.git);
-        let mut git = Command::new("git");
-        git.args(["clone", "--quiet", &url, "there"])
-            .current_dir(directory.path())
-            .env("GIT_CONFIG_GLOBAL", "/dev/null");
-        if !output(&mut git).unwrap().status.success() {
-            return None;
-        }
-        let mut git = Command::new("git");
-        git.args(["ls-files"]).current_dir(directory.path().join("there"));
-        let files = String::from_utf8(output(&mut git).unwrap().stdout).unwrap();
-        let read = |path: &str| std::fs::read_to_string(directory.path().join("there").join(path)).unwrap();
-        Some(files.lines().map(|path| (path.to_owned(), read(path))).collect())
-    }
-
-    /// How many commits a repository has.
-    pub(crate) fn commits(&self, repository: Uuid) -> usize {
-        let path = self.folder.path().join("repositories").join(repository.to_string());
-        let mut git = Command::new("git");
-        git.args(["rev-list", "--count", "main"]).current_dir(path);
-        String::from_utf8(output(&mut git).unwrap().stdout).unwrap().trim().parse().unwrap()
-    }
-
-    /// Pushes files into a repository, as whoever keeps the charts does.
-    pub(crate) fn push(&self, repository: Uuid, path: &str, contents: &str) {
-        let directory = tempfile::tempdir_in(self.folder.path()).unwrap();
-        let file = directory.path().join(path);
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(file, contents).unwrap();
-        let url = format!("http://root%40{REALM}:{PASSWORD}@{}/uuid/{repository}", self.git);
-        let author = ["-c", "user.name=x", "-c", "user.email=x@localhost"];
-        let commit = [&author[..], &["commit", "-qm", "x"]].concat();
-        for arguments in [&["init", "-qb", "main"][..], &["add", "."], &commit, &["push", "-q", &url, "main"]] {
-            let mut git = Command::new("git");
-            let done = output(git.args(arguments).current_dir(directory.path())).unwrap();
-            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        }
-    }
-
-    /// A file or directory of the manager's, for looking at what it leaves behind.
-    pub(crate) fn left_in_work(&self) -> usize {
-        std::fs::read_dir(self.folder.path().join("work")).unwrap().count()
-    }
-
-    /// The accounts of a role.
-    pub(crate) fn members(&self, class: Uuid) -> Vec<Uuid> {
-        block_on(ConfigDb::of(&self.as_user(ROOT)).members(class)).unwrap().unwrap_or_default()
-    }
-
-    /// Whose a principal is.
-    pub(crate) fn identity(&self, principal: &str) -> Option<Uuid> {
-        block_on(latchkey_factory_plus_client::Auth::of(&self.as_user(ROOT)).identity(principal)).unwrap()
-    }
-
-    pub(crate) fn entry(&self, app: Uuid, object: Uuid) -> Option<Value> {
-        let root = ConfigDb::of(&self.as_user(ROOT));
-        block_on(root.entry(app, object)).unwrap().map(|(entry, _)| entry)
-    }
-}
-
-/// Tells the git server what the configuration database says, as its program does.
-async fn follow_repositories(client: Client, web: latchkey_git_server::web::Web) {
-    let mut search = ConfigDb::of(&client).search_entries(uuids::application::GIT_REPOSITORY_CONFIGURATION, None);
-    loop {
-        match search.next().await {
-            Event::Complete(all) => web.all_entries(all.iter().map(|(uuid, entry)| (*uuid, &**entry))),
-            Event::Set(uuid, entry) => web.entry(uuid, Some(&entry)),
-            Event::Gone(uuid) => web.entry(uuid, None),
-            Event::Stale(..) | Event::Fresh => {}
-        }
     }
 }
