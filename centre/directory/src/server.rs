@@ -10,8 +10,8 @@ use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids;
 use latchkey_http_server::http::{HeaderName, Method as HttpMethod, StatusCode};
 use latchkey_http_server::{
-    self as server, About, Authenticated, ContentType, Handler, HttpConfig, HttpServer, Refusal, Request,
-    ServerError, Software, Terms, Verifier,
+    self as server, About, Authenticated, ContentType, Handler, HttpConfig, HttpServer, Refusal, Request, ServerError,
+    Software, Terms, Verifier,
 };
 
 use crate::address::{Domain, Outside};

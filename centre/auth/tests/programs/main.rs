@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::{account, application, class, permission, service, special};
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_factory_plus_client::{
     Auth, CallError, Client, ConfigDb, Directory, Identity, Insecure, Limits, Services, Settings, Trust,
 };

@@ -9,7 +9,7 @@ use latchkey_factory_plus::{ClusterName, Realm, Uuid};
 /// Whoever edits principals at an edge may edit those whose second component is the cluster's name. So no name may be
 /// one of another's second component: the realm (`krbtgt/REALM`), hosts (`HTTP/HOST`), people and administrators
 /// (`x/admin`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
     realm: Realm,
     hosts: BTreeSet<String>,

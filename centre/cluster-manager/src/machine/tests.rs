@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use latchkey_factory_plus::Role;
 use serde_json::{Value, json};
 
 use super::simulation::{cluster, names, site};

@@ -17,12 +17,12 @@ use latchkey_centre_service::{AccessConfig, AccessLists};
 use latchkey_config_db::engine::Embedded;
 use latchkey_config_db::server::{Callers, server};
 use latchkey_config_db::{ConfigDb, Uuid};
-use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids::class::{APPLICATION, PERMISSION, PRINCIPAL, RANK_1};
 use latchkey_factory_plus::uuids::permission::{READ_ACL, READ_KERBEROS};
 use latchkey_factory_plus::uuids::special::WILDCARD;
 use latchkey_factory_plus::uuids::{permission, service};
+use latchkey_factory_plus::{Realm, Upn};
 use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use latchkey_http_server::testing::FakeVerifier;
 use latchkey_http_server::{HttpConfig, Nothing, Running};
@@ -81,7 +81,7 @@ impl Rig {
         let nothing = || (Arc::new(Nothing), Arc::new(Nothing));
 
         let rules = Rules {
-            realms: Realms::new("R", []).unwrap(),
+            realms: Realms::new(realm(), BTreeSet::new()),
             root: Some(ROOT.parse().unwrap()),
             fixed: [(OWN.parse().unwrap(), lines(&[(READ_ACL, WILDCARD), (READ_KERBEROS, WILDCARD)]).into())].into(),
         };

@@ -74,7 +74,7 @@ fn a_principal_is_made_changed_disabled_enabled_and_deleted() {
 fn a_password_that_ends_serves_until_then_and_new_keys_take_its_place() {
     let Some(rig) = Rig::start() else { return };
     let (admin, operator) = (admin_of(&rig.kdc), upn("op1krbkeys/Test"));
-    rig.kdc.acl(&Acl::of_centre(REALM, &[upn(ADMIN.0)], &[]).unwrap().to_string());
+    rig.kdc.acl(&Acl::of_centre(&REALM.parse().unwrap(), &[upn(ADMIN.0)], &[]).unwrap().to_string());
     let mut rig = rig;
     rig.kdc.start_kadmind();
     block_on(async {
@@ -123,7 +123,7 @@ fn a_keytab_of_new_keys_is_read_by_klist_and_used_by_kinit() {
 fn the_written_list_is_what_kadmind_makes_of_it() {
     let Some(rig) = Rig::start() else { return };
     let mut rig = rig;
-    let acl = Acl::of_centre(REALM, &[upn(ADMIN.0)], &[]).unwrap();
+    let acl = Acl::of_centre(&REALM.parse().unwrap(), &[upn(ADMIN.0)], &[]).unwrap();
     rig.kdc.acl(&acl.to_string());
     rig.kdc.start_kadmind();
     for name in ["op1krbkeys/Test", "op1krbkeys/admin", "op1sync/Test"] {
@@ -175,7 +175,7 @@ fn a_cluster_called_admin_gets_no_administrators_password_from_a_real_kadmind() 
     rig.kdc.acl("op1krbkeys/* x */*1\n");
     rig.kdc.start_kadmind();
     try_it(&rig).unwrap();
-    rig.kdc.acl(&Acl::of_centre(REALM, &[upn(ADMIN.0)], &[]).unwrap().to_string());
+    rig.kdc.acl(&Acl::of_centre(&REALM.parse().unwrap(), &[upn(ADMIN.0)], &[]).unwrap().to_string());
     rig.kdc.start_kadmind();
     assert_eq!(code(try_it(&rig)), KerberosCode::AdminRefused);
 }

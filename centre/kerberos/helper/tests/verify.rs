@@ -230,7 +230,7 @@ fn a_program_that_is_no_helper_and_one_that_is_missing_fail_each_call() {
 
 #[test]
 fn a_user_is_of_the_services_realm_where_none_is_named() {
-    assert_eq!(Upn::in_realm("alice", REALM).unwrap(), upn("alice"));
+    assert_eq!(Upn::in_realm("alice", &REALM.parse().unwrap()).unwrap(), upn("alice"));
 }
 
 #[test]

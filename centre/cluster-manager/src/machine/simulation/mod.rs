@@ -286,7 +286,7 @@ fn deleting_disables_and_writing_again_enables_the_same_accounts() {
     assert_eq!(world::accounts(&process.world.status(north).unwrap()), before);
     // The edge made the agent's principal, and enables it again when it sees its resource.
     let disabled: Vec<_> = process.world.principals.iter().filter(|(_, enabled)| !**enabled).collect();
-    assert_eq!(disabled, [(&"nd1/North/Agent@EXAMPLE.ORG".to_owned(), &false)]);
+    assert_eq!(disabled, [(&"nd1/North/Agent@EXAMPLE.ORG".parse().unwrap(), &false)]);
 }
 
 #[test]

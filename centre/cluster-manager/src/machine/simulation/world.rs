@@ -33,7 +33,7 @@ pub(super) struct World {
     pub(super) addresses: BTreeMap<Uuid, SparkplugAddress>,
     pub(super) repositories: BTreeMap<Uuid, String>,
     pub(super) members: BTreeSet<(Uuid, Uuid)>,
-    pub(super) identities: BTreeMap<Uuid, String>,
+    pub(super) identities: BTreeMap<Uuid, Upn>,
     pub(super) grants: BTreeSet<Grant>,
     /// Principals, and whether each is enabled.
     pub(super) principals: BTreeMap<Upn, bool>,
