@@ -33,7 +33,7 @@ const TEST_CODE: [&str; 16] = [
 ];
 /// Parts of the names of features that only tests switch on.
 const TEST_FEATURES: [&str; 4] = ["fake", "rig", "sample", "test"];
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "latchkey-agent",
     "latchkey-cli",
     "latchkey-join-service",
@@ -43,6 +43,7 @@ const PACKAGES: [&str; 11] = [
     "latchkey-cluster-manager",
     "latchkey-config-db",
     "latchkey-directory",
+    "latchkey-edge-sync",
     "latchkey-git-server",
     "latchkey-kerberos-helper",
     "latchkey-mosquitto-plugin",
@@ -50,7 +51,7 @@ const PACKAGES: [&str; 11] = [
 /// Where product code reads the environment. Stage 2 of the agent asks how its unit ended, in a call that systemd makes for
 /// that. The others are the command's: how to print (`NO_COLOR`, `TERM`), where programs and temporary files are (`PATH`,
 /// `TMPDIR`), and the time that a reproducible build states.
-const READ_THE_ENVIRONMENT: [&str; 8] = [
+const READ_THE_ENVIRONMENT: [&str; 9] = [
     "agent/src/stage2/ended.rs",
     // Who holds a lock, for people; what is taken away from stock programs, or refused; where those are.
     "cli/src/lock/mod.rs",
@@ -60,6 +61,8 @@ const READ_THE_ENVIRONMENT: [&str; 8] = [
     "cli/src/stock/program.rs",
     "image/src/program.rs",
     "initramfs/src/layout.rs",
+    // Where a pod finds the API server.
+    "services/kubernetes-client/src/pod.rs",
 ];
 /// Names of ours in the environment: a cluster step is told its name. Nothing reads one.
 const OUR_NAMES: [&str; 1] = ["LATCHKEY_STEP"];

@@ -45,6 +45,12 @@ pub struct Status {
     /// When the edge wrote this last: milliseconds since 1970, by the edge's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<u64>,
+    /// Rises with each change that the edge tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
+    /// What does not work at the edge, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
 }
 
 /// A machine of an edge cluster, as its Kubernetes node says.

@@ -7,15 +7,19 @@
 //! 5. [`grants`]: permissions, targets and access control lists, as services ask for them.
 //! 6. [`notify`]: the frames of change notification.
 //! 7. [`manager`]: what the cluster manager says.
+//! 8. [`template`], [`release`], [`kubernetes_names`]: manifests for Kubernetes, from templates of the configuration database.
 //!
 //! No I/O. The contract is that of the AMRC Connectivity Stack: its programs work against these, too.
 
 pub mod cluster;
 pub mod grants;
+pub mod kubernetes_names;
 pub mod manager;
 mod name;
 pub mod notify;
+pub mod release;
 mod role;
+pub mod template;
 mod upn;
 mod uuid;
 pub mod uuids;

@@ -1,0 +1,78 @@
+//! The configuration file: closed JSON, checked as a whole before anything is opened.
+
+use std::path::Path;
+
+use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace, Realm};
+use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use serde::Deserialize;
+
+/// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
+/// `edge-sync.example.json` shows every field.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where the centre is.
+    pub centre: CentreSection,
+    /// The Kerberos realm of the centre: charts are told of it.
+    pub realm: Realm,
+    /// Which cluster this is.
+    pub cluster: ClusterSection,
+    /// The namespace that everything is deployed to.
+    pub namespace: Namespace,
+    /// Who this program is at the centre.
+    pub account: AccountSection,
+    /// How the API server is reached; absent, as a pod does.
+    pub kubernetes: Option<KubernetesSection>,
+    /// Where the sealed-secrets controller is.
+    pub sealed_secrets: Option<SealedSecrets>,
+}
+
+/// Where the sealed-secrets controller is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealedSecrets {
+    /// The namespace of its keys.
+    pub namespace: Namespace,
+}
+
+impl Schema for Config {
+    const KNOWN: u32 = 1;
+
+    /// There is one, and files do not say so.
+    fn schema(&self) -> u32 {
+        Self::KNOWN
+    }
+}
+
+impl Config {
+    /// Reads, parses and checks the file at `path`.
+    ///
+    /// # Errors
+    /// [`ConfigFileError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigFileError> {
+        let mut read: Self = config::read(path)?;
+        let kubeconfig = read.kubernetes.as_mut().map(|section| &mut section.kubeconfig);
+        let paths = read.centre.paths().chain([&mut read.account.password_file]).chain(kubeconfig);
+        config::resolve(path, paths);
+        Ok(read)
+    }
+
+    /// The namespace of the keys of sealed-secrets: the edge's own, where nothing else is said.
+    pub fn keys_namespace(&self) -> &str {
+        self.sealed_secrets.as_ref().map_or(&self.namespace, |section| &section.namespace).as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_read_and_anything_else_beside_it_refused() {
+        let example = include_str!("../edge-sync.example.json");
+        let config: Config = serde_json::from_str(example).unwrap();
+        assert_eq!(config.keys_namespace(), "sealed-secrets");
+        let other = example.replacen('{', "{\"colour\": 1,", 1);
+        assert!(serde_json::from_str::<Config>(&other).unwrap_err().to_string().contains("colour"));
+    }
+}

@@ -1,0 +1,135 @@
+//! Tells the centre what there is.
+
+use std::convert::Infallible;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use latchkey_factory_plus::cluster::Host;
+use latchkey_factory_plus::uuids::application::EDGE_CLUSTER_STATUS;
+use latchkey_factory_plus_client::{CallError, ConfigDb, Precondition};
+use latchkey_kubernetes_client::kube::Api;
+use latchkey_kubernetes_client::{Follower, Objects};
+use serde_json::Value;
+use smol::channel::Receiver;
+use smol::future::FutureExt as _;
+
+use super::{Clock, EdgeSync, Wrong, millis, wall_clock, wrong};
+use crate::certificate::{self, KeySecret, Sealing};
+use crate::hosts::{self, Node};
+use crate::status::{Reporter, Source, Step};
+
+/// A Secret with a key: its certificate, or why it has none.
+type Key = Result<Sealing, &'static str>;
+
+impl EdgeSync {
+    /// Never ends.
+    pub(super) async fn report(&self, told: Receiver<Wrong>) -> Infallible {
+        let clock = Clock::start();
+        let db = ConfigDb::of(&self.client);
+        let mut nodes = self.nodes();
+        let mut keys = self.keys();
+        let mut reporter = Reporter::default();
+        let mut said = false;
+        loop {
+            take_nodes(&mut reporter, &nodes, clock.now());
+            self.take_keys(&mut reporter, &keys, clock.now());
+            while let Ok((source, sentences)) = told.try_recv() {
+                reporter.problems.set(source, sentences, clock.now());
+            }
+            let done = match reporter.next(clock.now(), millis(wall_clock())) {
+                Step::Wait(until) => {
+                    let other = async {
+                        if let Ok((source, sentences)) = told.recv().await {
+                            reporter.problems.set(source, sentences, clock.now());
+                        }
+                    };
+                    nodes.changed().or(keys.changed()).or(other).or(clock.at(Some(until))).await;
+                    continue;
+                }
+                Step::Read => self.read(&db, &mut reporter).await,
+                Step::Patch(patch) => self.patch(&db, &patch).await.map(|()| reporter.wrote(&patch, clock.now())),
+            };
+            match done {
+                Ok(()) if said => {
+                    tracing::info!("The centre is told of this cluster again");
+                    said = false;
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    if !said {
+                        tracing::error!(%error, "The centre cannot be told of this cluster; it is tried again");
+                    }
+                    said = true;
+                    reporter.failed(clock.now(), RandomState::new().build_hasher().finish());
+                }
+            }
+        }
+    }
+
+    fn nodes(&self) -> Follower<Host> {
+        let objects = Objects {
+            about: "nodes",
+            api: Api::<Node>::all(self.connection.client()),
+            labels: String::new(),
+            fields: String::new(),
+            // A kubelet tells of up to 50 images: a Node may have some ten kilobytes.
+            page: 50,
+            most: hosts::MOST,
+        };
+        self.connection.follow(objects, |node| hosts::host_of(&node))
+    }
+
+    fn keys(&self) -> Follower<Key> {
+        let objects = Objects {
+            about: "secrets",
+            api: Api::<KeySecret>::namespaced(self.connection.client(), &self.keys_namespace),
+            labels: certificate::ACTIVE.to_owned(),
+            fields: String::new(),
+            page: 50,
+            most: certificate::MOST,
+        };
+        self.connection.follow(objects, |secret| Some(certificate::read(&secret)))
+    }
+
+    fn take_keys(&self, reporter: &mut Reporter, keys: &Follower<Key>, now: u64) {
+        let view = keys.view();
+        let mut sentences: Vec<String> = wrong(&view).into_iter().collect();
+        if let Some(objects) = &view.objects {
+            let good = objects.values().filter_map(|key| key.as_ref().as_ref().ok());
+            match certificate::newest(good, wall_clock().as_secs()) {
+                Some(newest) => reporter.set_certificate(&newest.pem),
+                // Where there is no controller, there is no key, and nothing is wrong.
+                None if objects.is_empty() => {}
+                None => sentences.push(format!(
+                    "no key of sealed-secrets in the namespace {} has a certificate that is valid now; see the controller's log",
+                    self.keys_namespace
+                )),
+            }
+            let bad = objects.iter().filter_map(|(name, key)| Some((name, key.as_ref().as_ref().err()?)));
+            sentences.extend(bad.map(|(name, why)| format!("the Secret {}/{} {why}", name.namespace, name.name)));
+        }
+        reporter.problems.set(Source::Keys, sentences, now);
+    }
+
+    async fn read(&self, db: &ConfigDb, reporter: &mut Reporter) -> Result<(), CallError> {
+        let entry = db.entry::<Value>(EDGE_CLUSTER_STATUS, self.site.cluster).await?;
+        reporter.read(entry.as_ref().map(|(entry, _)| entry));
+        Ok(())
+    }
+
+    async fn patch(&self, db: &ConfigDb, patch: &Value) -> Result<(), CallError> {
+        db.patch_entry(EDGE_CLUSTER_STATUS, self.site.cluster, patch, &Precondition::None).await
+    }
+}
+
+fn take_nodes(reporter: &mut Reporter, nodes: &Follower<Host>, now: u64) {
+    let view = nodes.view();
+    let mut sentences: Vec<String> = wrong(&view).into_iter().collect();
+    if let Some(objects) = &view.objects {
+        let (hosts, left_out) = hosts::reported(objects.values());
+        reporter.set_hosts(hosts);
+        if left_out > 0 {
+            sentences.push(format!("{left_out} machines are not told: the entry would be too large"));
+        }
+    }
+    reporter.problems.set(Source::Nodes, sentences, now);
+}

@@ -1,0 +1,7 @@
+//! `latchkey-edge-sync`: see the library for everything, and `--help` for the rest.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    latchkey_edge_sync::run(std::env::args_os())
+}

@@ -1,0 +1,83 @@
+//! A thousand machines: how soon a change is told, and what Edge Sync needs for it, as a process of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use latchkey_test_support::PATIENCE;
+use serde_json::{Value, json};
+
+use crate::centre::{CLUSTER, REALM, SYNC};
+use crate::edge::{Edge, NAMESPACE};
+use crate::reported::names;
+
+const MACHINES: usize = 1000;
+const CHANGES: usize = 200;
+/// What it must reach.
+const P99: Duration = Duration::from_millis(300);
+const MEMORY_KIB: u64 = 32 * 1024;
+
+/// The largest resident set of a process so far, in KiB.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn ready(status: &Value, name: &str) -> Option<bool> {
+    let mut hosts = status["hosts"].as_array()?.iter();
+    hosts.find(|host| host["hostname"] == name)?["ready"].as_bool()
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_change_of_one_of_a_thousand_machines_is_told_soon_and_in_little_memory() {
+    let edge = Edge::new();
+    let nodes: Vec<String> = (0..MACHINES).map(|number| format!("machine-{number:04}")).collect();
+    for name in &nodes {
+        edge.node(name, &json!({}), &json!([]));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let config = json!({
+        "centre": {"directory": edge.centre.directory(), "insecure": true}, "realm": REALM,
+        "cluster": {"uuid": CLUSTER, "name": "Bolt"}, "namespace": NAMESPACE,
+        "account": {"principal": SYNC, "password_file": edge.centre.password_file()},
+        "kubernetes": {"kubeconfig": edge.kubeconfig()},
+        "sealed_secrets": {"namespace": crate::edge::KEYS},
+    });
+    let path = directory.path().join("edge-sync.json");
+    std::fs::write(&path, config.to_string()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey-edge-sync"));
+    let mut sync = command.arg("--config").arg(&path).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(sync.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "READY latchkey-edge-sync\n");
+    let mut told = edge.centre.watch();
+    told.until("all machines", |status| (names(status).len() == MACHINES).then_some(()));
+    let mut times: Vec<Duration> = Vec::new();
+    for change in 0..CHANGES {
+        let name = &nodes[(change * 7) % MACHINES];
+        let begun = Instant::now();
+        let ready_condition = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+        edge.admin.patch(&format!("/api/v1/nodes/{name}/status"), &ready_condition).granted();
+        told.until("the change", |status| (ready(status, name) == Some(false)).then_some(()));
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    let at = |share: usize| times[(CHANGES * share / 100).min(CHANGES - 1)];
+    let memory = peak(sync.id());
+    println!(
+        "{MACHINES} machines, {CHANGES} changes: p50 {} ms, p99 {} ms; peak memory {memory} KiB",
+        at(50).as_millis(),
+        at(99).as_millis()
+    );
+    assert!(at(99) < PATIENCE, "{times:?}");
+    if at(99) > P99 || memory > MEMORY_KIB {
+        println!(
+            "beyond the goal of {} ms and {MEMORY_KIB} KiB: a busy machine, or a build that is not for release",
+            P99.as_millis()
+        );
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&sync), rustix::process::Signal::TERM).unwrap();
+    assert!(sync.wait().unwrap().success());
+}
