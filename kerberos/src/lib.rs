@@ -1,4 +1,4 @@
-//! Kerberos for the centre's services: passwords, Negotiate tokens, and principals.
+//! Kerberos for the centre's services and an edge's operator of keys: passwords, Negotiate tokens, and principals.
 //!
 //! 1. [`Kerberos`]: verifies a password against the KDC, and the KDC against the service's keytab; accepts Negotiate tokens.
 //!    Both give a [`Verified`], which nothing else makes.
