@@ -75,7 +75,12 @@ impl Identity {
         Self::basic(principal, &Zeroizing::new(text.strip_suffix('\r').unwrap_or(text).to_owned()))
     }
 
-    pub(crate) async fn authorization(&self, service: &BaseUrl) -> Result<Zeroizing<String>, String> {
+    /// The value of the header Authorization for one request to `service`, for credentials that are made of others; or why there is
+    /// none and what helps.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub async fn authorization(&self, service: &BaseUrl) -> Result<Zeroizing<String>, String> {
         self.0.authorization(service).await
     }
 }

@@ -6,14 +6,18 @@
 //! 4. [`grants`]: permissions, targets and access control lists, as services ask for them.
 //! 5. [`notify`]: the frames of change notification.
 //! 6. [`manager`]: what the cluster manager says.
+//! 7. [`template`], [`release`], [`kubernetes_names`]: manifests for Kubernetes, from templates of the configuration database.
 //!
 //! No I/O. The contract is that of the AMRC Connectivity Stack: its programs work against these, too.
 
 pub mod cluster;
 pub mod grants;
+pub mod kubernetes_names;
 pub mod manager;
 mod name;
 pub mod notify;
+pub mod release;
+pub mod template;
 mod uuid;
 pub mod uuids;
 

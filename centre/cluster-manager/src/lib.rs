@@ -4,7 +4,7 @@
 //!
 //! 1. [`machine`]: one machine for each cluster: what the configuration database says goes in, what is to be done comes
 //!    out.
-//! 2. [`template`] and [`manifests`]: the files of a cluster's repository.
+//! 2. [`manifests`]: the files of a cluster's repository.
 //! 3. [`script`] and [`links`]: the script that bootstraps an edge, and who may read it how long.
 //! 4. [`seal`]: secrets that one cluster alone can open.
 //! 5. [`heartbeat`]: how long ago an edge was heard of.
@@ -27,7 +27,6 @@ pub mod manifests;
 mod run;
 pub mod script;
 pub mod seal;
-pub mod template;
 pub mod web;
 pub mod world;
 

@@ -9,9 +9,9 @@ use latchkey_cluster_manager::machine::{Event, Machine, Moment, Names, RANDOM_BY
 use latchkey_cluster_manager::manifests::{Templates, repository};
 use latchkey_cluster_manager::script::{Values, assemble};
 use latchkey_cluster_manager::seal::{Place, SealedSecret, SealingKey};
-use latchkey_cluster_manager::template::{MAX_BYTES, substitute};
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Configuration;
+use latchkey_factory_plus::template::{MAX_BYTES, substitute};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use latchkey_service_runtime::program::{self, Command, ProgramError, print};
+use latchkey_service_runtime::binary::Binary;
+use latchkey_service_runtime::program::ProgramError;
 
 /// A service as a program.
 #[derive(Debug, Clone, Copy)]
@@ -23,19 +24,7 @@ pub struct Program<P> {
     pub serve: fn(P) -> Result<(), ProgramError>,
 }
 
-const USAGE: &str = "
-  --config FILE   the configuration, JSON; an example beside the program's source shows
-                  every field
-  --check         read and check everything the service needs, say what it would
-                  do, and exit without listening
-  --log FORMAT    how the log on stderr is written: text (the default), or json, one
-                  object per line
-  --version       print the version
-  --help          print this
-
-Prints a line that begins with READY once it listens.
-Exit codes: 0 stopped as asked, or checked and good; 1 failed while running;
-2 wrong arguments, or a configuration that cannot be used.
+const RUNNING: &str = "Prints a line that begins with READY once it listens.
 SIGTERM and SIGINT stop it; running calls are finished first. SIGHUP reads its
 certificate again.
 ";
@@ -43,17 +32,7 @@ certificate again.
 impl<P> Program<P> {
     /// Runs it. `arguments` begin with the program's name.
     pub fn run(&self, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-        let outcome = match program::parse(arguments.into_iter().skip(1), &["check"], &[]) {
-            Ok(Command::Help) => {
-                print(&format!("{} --config FILE [--log text|json | --check]\n\n{}\n{USAGE}", self.name, self.about))
-            }
-            Ok(Command::Version) => print(&format!("{} {}\n", self.name, self.version)),
-            Ok(Command::Serve(file, format)) => program::serve(format, || (self.serve)((self.load)(&file)?)),
-            Ok(Command::With(file, _) | Command::Do(_, file)) => (self.load)(&file).and_then(|prepared| {
-                print(&format!("The configuration is good. The service would\n{}", (self.describe)(&prepared)))
-            }),
-            Err(sentence) => Err(ProgramError::unusable(sentence)),
-        };
-        program::exit(self.name, outcome)
+        let Self { name, version, about, load, describe, serve } = *self;
+        Binary { name, version, about, running: RUNNING, load, describe, serve }.run(arguments)
     }
 }

@@ -1,7 +1,7 @@
 //! Policy, manifests, rules, the cluster and the denials as `ConfigMap`s whose keys are the files of a cluster directory.
 
 use crate::connection::in_time;
-use crate::error::{ApiCode, elsewhere, failed, is_conflict};
+use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_conflict};
 use crate::store::KubernetesStore;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, PostParams};
@@ -92,7 +92,8 @@ impl KubernetesStore {
     }
 
     fn demanded(&self, map: &'static str, key: &str) -> Result<Vec<u8>, StoreError> {
-        let missing = || elsewhere(&path_of(map, key).to_string_lossy(), ApiCode::DocumentMissing, "there is none");
+        let missing =
+            || elsewhere(&path_of(map, key).to_string_lossy(), ApiStoreCode::DocumentMissing, "there is none");
         self.document(map, key)?.ok_or_else(missing)
     }
 
@@ -170,7 +171,7 @@ impl KubernetesStore {
     fn revisions(&self) -> Result<Revisions, StoreError> {
         let (api, about) = (self.maps(), format!("configmaps/{REVISIONS_MAP}"));
         let known = async { api.get_opt(REVISIONS_MAP).await.map_err(|error| failed(&about, &error)) };
-        let known = self.connection().wait(&about, known)?;
+        let known = self.wait(&about, known)?;
         revisions_in(&known.and_then(|map| map.data).unwrap_or_default())
     }
 }
@@ -265,7 +266,7 @@ impl Documents for KubernetesStore {
     fn denials(&self) -> Result<Denials, StoreError> {
         self.shared().check_document(DENIED_MAP)?;
         let documents = self.shared().documents();
-        let missing = || elsewhere(&format!("configmaps/{DENIED_MAP}"), ApiCode::DocumentMissing, "there is none");
+        let missing = || elsewhere(&format!("configmaps/{DENIED_MAP}"), ApiStoreCode::DocumentMissing, "there is none");
         // One that is gone is a mistake, and whoever has older denials keeps them.
         Ok(Denials::of_names(documents.data(DENIED_MAP).ok_or_else(missing)?.keys()))
     }

@@ -36,16 +36,13 @@
 //! What is read is bounded and closed all the same: an object that is not what this release would have written costs what it names,
 //! and no more.
 
-mod authorization;
 mod beside;
-mod bounded;
 mod cache;
 mod claims;
 mod connection;
 mod documents;
 mod error;
 mod events;
-mod kubeconfig;
 mod lease;
 mod objects;
 mod records;
@@ -54,11 +51,8 @@ mod status;
 mod store;
 pub mod tokens;
 mod watch;
-mod yaml;
 
-pub use connection::Connection;
-pub use error::{ApiCode, is_overload};
-pub use kubeconfig::MAX_KUBECONFIG;
+pub use error::{ApiCode, ApiStoreCode, is_overload};
 pub use latchkey_cluster_store::objects::{GROUP, NAMESPACE, VERSION};
 pub use objects::{chart_definitions, custom_resource_definitions};
 pub use requests::{Answered, Standing, WaitingRequest};
@@ -66,5 +60,5 @@ pub use store::{KubernetesStore, OnChange, Timing};
 
 /// Every reason code of this crate.
 pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
-    latchkey_reason::reasons::<ApiCode>()
+    latchkey_kubernetes_client::reason_codes().chain(latchkey_reason::reasons::<ApiStoreCode>())
 }

@@ -6,7 +6,6 @@ use crate::connection::in_time;
 use crate::error::{ApiCode, elsewhere, failed, is_conflict};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
 use crate::store::{KubernetesStore, Shared, too_many};
-use crate::watch::PAGE;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::Claimed;
@@ -14,6 +13,7 @@ use latchkey_cluster_store::{
     News, NodeRecord, NodeStatus, PendingRecord, PutError, PutRefusal, RecordStore, Recorded, RefusedMachine,
     StoreError, Turn,
 };
+use latchkey_kubernetes_client::PAGE;
 use std::sync::MutexGuard;
 use std::time::Instant;
 
@@ -237,7 +237,7 @@ impl Turn for ApiTurn<'_> {
     }
 
     fn look_at(&mut self, ek: &EkDigest) -> Result<(), StoreError> {
-        self.store.connection().wait(&node_called(ek), self.read(ek))
+        self.store.wait(&node_called(ek), self.read(ek))
     }
 
     fn put(&mut self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Recorded, PutError> {

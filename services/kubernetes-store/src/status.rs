@@ -8,11 +8,11 @@ use crate::connection::in_time;
 use crate::error::{failed, is_absent};
 use crate::objects::{node_called, node_of, nodes};
 use crate::store::Shared;
-use crate::watch::Pauses;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::status_object;
 use latchkey_cluster_store::{NodeStatus, StoreError};
+use latchkey_kubernetes_client::Pauses;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 

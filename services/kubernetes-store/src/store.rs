@@ -2,9 +2,9 @@
 
 use crate::cache::{Cache, TooMany};
 use crate::claims::ClaimsSeen;
-use crate::connection::Connection;
+use crate::connection::{certificate_ends, wait};
 use crate::documents::{DocumentCache, FOLLOWED};
-use crate::error::{ApiCode, elsewhere};
+use crate::error::{ApiCode, elsewhere, of_api};
 use crate::events::{Refusals, write_events};
 use crate::lease::ControlPlaneLease;
 use crate::objects::NodeObject;
@@ -16,6 +16,7 @@ use kube::Client;
 use kube::api::Api;
 use latchkey_cluster_store::StoreError;
 use latchkey_cluster_store::objects::NAMESPACE;
+use latchkey_kubernetes_client::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
@@ -109,7 +110,7 @@ impl KubernetesStore {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(kubeconfig: &Path, timing: Timing) -> Result<Self, StoreError> {
-        let connection = Connection::open(kubeconfig)?;
+        let connection = Connection::open(kubeconfig).map_err(of_api)?;
         let shared = Arc::new(Shared {
             client: connection.client(),
             cache: Mutex::default(),
@@ -148,7 +149,7 @@ impl KubernetesStore {
     /// When the certificate by which this service is known to the API server ends, in seconds since the Unix epoch; `None` where it is
     /// known by a token.
     pub fn certificate_ends(&self) -> Option<u64> {
-        self.connection.certificate_ends()
+        certificate_ends(&self.connection)
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -166,6 +167,15 @@ impl KubernetesStore {
 
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
+    }
+
+    /// Waits for what a request is answered, not longer than one may take.
+    pub(crate) fn wait<T>(
+        &self,
+        about: &str,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        wait(&self.connection, about, request)
     }
 
     pub(crate) fn lease(&self) -> &ControlPlaneLease {

@@ -8,7 +8,7 @@
 //! expired tokens finds it.
 
 use crate::connection::in_time;
-use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict};
+use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_absent, is_conflict};
 use crate::store::KubernetesStore;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -111,9 +111,8 @@ impl KubernetesStore {
         let (api, asked) = (self.secrets(), Timestamp::now());
         let object = token_object(&drawn::<ID_LENGTH>()?, &drawn::<SECRET_LENGTH>()?, "none", expiry(asked)?);
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let created = self
-            .connection()
-            .wait("secrets", async { api.create(&dry, &object).await.map_err(|error| failed("secrets", &error)) })?;
+        let created =
+            self.wait("secrets", async { api.create(&dry, &object).await.map_err(|error| failed("secrets", &error)) })?;
         compare_clocks(&created, asked)
     }
 
@@ -124,7 +123,7 @@ impl KubernetesStore {
     pub fn end_token(&self, id: &str) -> Result<(), StoreError> {
         let (api, name) = (self.secrets(), format!("bootstrap-token-{id}"));
         let about = format!("secrets/{name}");
-        self.connection().wait(&about, async {
+        self.wait(&about, async {
             match api.delete(&name, &DeleteParams::default()).await {
                 Ok(_) => Ok(()),
                 Err(error) if is_absent(&error) => Ok(()),
@@ -154,7 +153,7 @@ fn compare_clocks(created: &Secret, asked: Timestamp) -> Result<(), StoreError> 
     }
     let (by, way) = if early > late { (early, "behind") } else { (late, "ahead of") };
     let detail = format!("the API server's clock is {} s {way} this service's, at most 60 expected", by.as_secs());
-    Err(elsewhere("secrets", ApiCode::ClocksDiffer, detail))
+    Err(elsewhere("secrets", ApiStoreCode::ClocksDiffer, detail))
 }
 
 fn token_object(id: &[u8], secret: &[u8], node: &str, expires: Timestamp) -> Secret {

@@ -2,13 +2,14 @@
 //!
 //! In the order in which a service meets them:
 //!
-//! 1. [`program`]: the command line, exit codes, signals; [`log`].
+//! 1. [`binary`], [`program`]: the command line, exit codes, signals; [`log`].
 //! 2. [`config`]: closed JSON from bounded files; [`pem`]: certificates and keys.
 //! 3. [`serve`]: listening, [`connections`] within their limits, the graceful end; [`signals`] and what [`reload`] does.
 //! 4. [`request_id`], [`log_limiter`]: what goes into the log, and how often.
 //! 5. [`admin`], [`page`]: `/metrics` and `/healthz`.
 
 pub mod admin;
+pub mod binary;
 pub mod config;
 pub mod connections;
 pub mod log;

@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{NameRefusal, Names, SetupStatus};
-use crate::manifests::is_kubernetes_label;
+use latchkey_factory_plus::kubernetes_names::is_kubernetes_label;
 
 /// The most bytes of a configuration, as JSON.
 pub const MAX_CONFIGURATION: usize = 256 << 10;

@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Configuration;
+use latchkey_factory_plus::kubernetes_names::is_kubernetes_subdomain;
+use latchkey_factory_plus::release::{self, Release, ReleaseError};
+use latchkey_factory_plus::template::{TemplateError, compose_maps, substitute};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::template::{TemplateError, compose_maps, substitute};
-pub use names::{is_kubernetes_label, is_kubernetes_subdomain, kubernetes_name};
 pub use yaml::{YamlError, documents};
 
 /// Where the manifests of a cluster lie in its repository.
@@ -29,9 +30,6 @@ const SELF_LINK: &str = "self-link.yaml";
 const FLUX: &str = "flux-system.yaml";
 /// The most files of a Flux template.
 const MAX_FILES: usize = 64;
-/// The source of charts, where a chart's template names none.
-const DEFAULT_SOURCE: &str = "charts";
-
 /// The entries that the files are made of, as they stand in the configuration database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Templates {
@@ -93,23 +91,16 @@ pub enum ManifestError {
     Yaml(String, YamlError),
 }
 
-/// What the entries are called in errors.
+/// What the entry is called in errors.
 const FLUX_TEMPLATE: &str = "Flux template";
-const CHART_TEMPLATE: &str = "Helm chart template";
-const RELEASE_TEMPLATE: &str = "HelmRelease template";
 
-/// What a "Helm chart template" gives.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Chart {
-    #[serde(rename = "chart")]
-    path: String,
-    #[serde(default)]
-    source: Option<String>,
-    #[serde(default)]
-    prefix: Option<String>,
-    #[serde(default)]
-    values: Map<String, Value>,
+impl From<ReleaseError> for ManifestError {
+    fn from(error: ReleaseError) -> Self {
+        match error {
+            ReleaseError::Template(entry, error) => Self::Template(entry, error),
+            ReleaseError::Shape { entry, wrong } => Self::Shape { entry, wrong },
+        }
+    }
 }
 
 /// The files of the repository of `cluster`.
@@ -119,7 +110,7 @@ pub fn repository(
     repositories: &Repositories,
     templates: &Templates,
 ) -> Result<Repository, ManifestError> {
-    let helm = release(cluster, configuration, templates)?;
+    let helm = helm_release(cluster, configuration, templates)?;
     let base = repositories.git.trim_end_matches('/');
     let parameters = json!({
         "uuid": cluster,
@@ -155,32 +146,15 @@ pub fn repository(
 }
 
 /// The `HelmRelease` of the cluster's chart.
-fn release(cluster: Uuid, configuration: &Configuration, templates: &Templates) -> Result<Value, ManifestError> {
+fn helm_release(cluster: Uuid, configuration: &Configuration, templates: &Templates) -> Result<Value, ManifestError> {
     let parameters = json!({"uuid": cluster, "name": configuration.name, "namespace": configuration.namespace});
-    let chart = filled(CHART_TEMPLATE, &templates.chart, &parameters)?;
-    let chart: Chart = serde_json::from_value(chart)
-        .map_err(|error| shape(CHART_TEMPLATE, format!("is not what it must be: {error}")))?;
-    let prefix = chart.prefix.as_deref().unwrap_or(&chart.path);
-    let name = kubernetes_name(&[prefix, &cluster.to_string()]);
-    let parameters = json!({
-        "uuid": cluster,
-        "name": name,
-        "namespace": configuration.namespace,
-        "chart": chart.path,
-        "source": kubernetes_name(&["helm", chart.source.as_deref().unwrap_or(DEFAULT_SOURCE)]),
-        "values": compose_maps(chart.values, configuration.values.clone()),
-        "prefix": prefix,
-    });
-    let mut release = filled(RELEASE_TEMPLATE, &templates.helm_release, &parameters)?;
-    let metadata = release
-        .as_object_mut()
-        .map(|release| release.entry("metadata").or_insert_with(|| json!({})))
-        .and_then(Value::as_object_mut)
-        .ok_or_else(|| shape(RELEASE_TEMPLATE, "is no manifest: it has no object \"metadata\""))?;
-    metadata.entry("name").or_insert_with(|| name.into());
-    // Templates are also for the edge, which deploys into its own namespace and has no need to say so.
-    metadata.entry("namespace").or_insert_with(|| configuration.namespace.clone().into());
-    Ok(release)
+    let chart = release::chart(&templates.chart, &parameters)?;
+    let release = Release {
+        uuid: cluster,
+        namespace: &configuration.namespace,
+        values: compose_maps(chart.values.clone(), configuration.values.clone()),
+    };
+    Ok(release.manifest(&chart, &templates.helm_release)?)
 }
 
 /// The text of a file: one manifest or several.

@@ -94,14 +94,3 @@ fn an_error_names_the_entry_and_what_is_wrong() {
         assert!(error.contains(message), "{error:?} lacks {message:?}");
     }
 }
-
-#[test]
-fn names_are_what_kubernetes_allows() {
-    assert_eq!(kubernetes_name(&["edge-cluster", "A_b  c!"]), "edge-cluster-a-b-c");
-    assert_eq!(kubernetes_name(&["_x_"]), "x");
-    assert!(is_kubernetes_label("a-1") && is_kubernetes_label(&"a".repeat(63)));
-    for bad in ["", "-a", "a-", "A", "a.b", "a/b", "é", &"a".repeat(64)] {
-        assert!(!is_kubernetes_label(bad), "{bad}");
-    }
-    assert!(is_kubernetes_subdomain("a.b-1.c") && !is_kubernetes_subdomain("a..b") && !is_kubernetes_subdomain(".a"));
-}

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::document::quoted;
 use super::{ScriptError, is_plain};
 use crate::manifests::documents;
-use crate::template::{substitute, substitute_text};
+use latchkey_factory_plus::template::{substitute, substitute_text};
 
 /// Where the files are put.
 const PLACE: &str = "{{files}}";

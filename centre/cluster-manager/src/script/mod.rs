@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::template::TemplateError;
 pub use document::quoted;
 pub use entry::Values;
+use latchkey_factory_plus::template::TemplateError;
 
 /// The most bytes of a script.
 pub const MAX_SCRIPT: usize = 4 << 20;

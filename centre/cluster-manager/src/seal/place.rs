@@ -1,6 +1,6 @@
 //! Which key of which secret.
 
-use crate::manifests::{is_kubernetes_label, is_kubernetes_subdomain};
+use latchkey_factory_plus::kubernetes_names::{is_kubernetes_label, is_kubernetes_subdomain};
 
 /// Where sealed secrets lie in a repository.
 const DIRECTORY: &str = "edo/secrets";

@@ -1,6 +1,6 @@
 //! Templates mean what they mean to the npm package json-templates 5.2.0.
 
-use latchkey_cluster_manager::template::{TemplateError, substitute};
+use latchkey_factory_plus::template::{TemplateError, substitute};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

@@ -1,12 +1,13 @@
 //! Keeps the requests of one signer as the API server has them.
 
 use super::waiting::Taken;
+use crate::error::watch_failed;
 use crate::store::{Shared, Watched};
-use crate::watch::{Events, config, is_begin, watch_failed};
 use futures_util::future::{Either, select};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::Api;
 use kube::runtime::watcher::Event;
+use latchkey_kubernetes_client::{Events, config, is_begin};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

@@ -196,9 +196,8 @@ impl KubernetesStore {
     ) -> Result<Standing, StoreError> {
         let about = format!("certificatesigningrequests/{}", one_line(request.name()));
         let api: Api<CertificateSigningRequest> = Api::all(self.shared().client.clone());
-        let found = self
-            .connection()
-            .wait(&about, async { api.get_opt(request.name()).await.map_err(|error| failed(&about, &error)) })?;
+        let found =
+            self.wait(&about, async { api.get_opt(request.name()).await.map_err(|error| failed(&about, &error)) })?;
         let Some(found) = found.filter(|found| found.metadata.uid == request.metadata.uid) else {
             return Ok(Standing::Others);
         };

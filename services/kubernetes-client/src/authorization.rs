@@ -1,9 +1,8 @@
 //! The bearer token of requests, where the service has one.
 
-use crate::kubeconfig::{TokenSource, private_text};
+use crate::kubeconfig::{TokenFile, TokenSource};
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ const AGAIN: Duration = Duration::from_mins(1);
 pub(crate) struct Authorization(Option<Arc<Token>>);
 
 struct Token {
-    file: Option<PathBuf>,
+    file: Option<TokenFile>,
     last: Mutex<(HeaderValue, Instant)>,
 }
 
@@ -33,11 +32,8 @@ impl Authorization {
     /// The error says why the token cannot be used.
     pub(crate) fn of(source: Option<TokenSource>) -> Result<Self, String> {
         let Some(source) = source else { return Ok(Self(None)) };
-        let (header, file) = match source {
-            TokenSource::Text(token) => (header(&token)?, None),
-            TokenSource::File(path) => (header(&private_text(&path)?)?, Some(path)),
-        };
-        Ok(Self(Some(Arc::new(Token { file, last: Mutex::new((header, Instant::now())) }))))
+        let (token, file) = source.read()?;
+        Ok(Self(Some(Arc::new(Token { file, last: Mutex::new((header(&token)?, Instant::now())) }))))
     }
 
     pub(crate) const fn before<S>(self, inner: S) -> Authorized<S> {
@@ -47,14 +43,14 @@ impl Authorization {
     fn header(&self, now: Instant) -> Option<HeaderValue> {
         let token = self.0.as_deref()?;
         let (known, read) = &mut *token.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = &token.file
+        if let Some(file) = &token.file
             && now.saturating_duration_since(*read) >= AGAIN
         {
             *read = now;
-            match private_text(path).and_then(|text| header(&text)) {
+            match file.read().and_then(|text| header(&text)) {
                 Ok(header) => *known = header,
                 // The one that is known may be good still.
-                Err(why) => tracing::error!(path = %path.display(), why, "The file with the token cannot be read"),
+                Err(why) => tracing::error!(path = %file.path.display(), why, "The file with the token cannot be read"),
             }
         }
         Some(known.clone())

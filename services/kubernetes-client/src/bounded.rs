@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tower::{BoxError, Layer, Service};
 
-/// The largest answer to a single question: a page of [`crate::watch::PAGE`] records, each of the largest size.
+/// The largest answer to a single question: a page of [`crate::PAGE`] records, each of the largest size.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// The largest event of a watch: one object, twice its largest size.
 const MAX_EVENT: usize = 4 * 1024 * 1024;

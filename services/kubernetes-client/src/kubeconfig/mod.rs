@@ -44,6 +44,32 @@ pub(crate) enum TokenSource {
     Text(Zeroizing<String>),
     /// In a file, which is written anew from time to time.
     File(PathBuf),
+    /// In a file that the kubelet mounts, and writes anew from time to time.
+    Mounted(PathBuf),
+}
+
+impl TokenSource {
+    /// The token as it is now, and the file that it is in. The error says why it cannot be read.
+    pub(crate) fn read(self) -> Result<(Zeroizing<String>, Option<TokenFile>), String> {
+        let file = match self {
+            Self::Text(token) => return Ok((token, None)),
+            Self::File(path) => TokenFile { path, read: private_text },
+            Self::Mounted(path) => TokenFile { path, read: crate::pod::text },
+        };
+        Ok(((file.read)(&file.path)?, Some(file)))
+    }
+}
+
+/// A file with a token, and the rules that it is read by.
+pub(crate) struct TokenFile {
+    pub(crate) path: PathBuf,
+    read: fn(&Path) -> Result<Zeroizing<String>, String>,
+}
+
+impl TokenFile {
+    pub(crate) fn read(&self) -> Result<Zeroizing<String>, String> {
+        (self.read)(&self.path)
+    }
 }
 
 #[derive(Deserialize)]
@@ -247,7 +273,7 @@ fn data_of(
     }
 }
 
-fn certificates(field: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn certificates(field: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),

@@ -1,0 +1,199 @@
+//! The objects of one kind as the API server has them, for a program that lives on another runtime.
+
+mod known;
+
+use crate::Connection;
+use crate::connection::too_slow;
+use crate::error::watch_failed;
+use crate::watch::{Events, Pauses, WATCH_SECONDS};
+use event_listener::Event as Wake;
+use known::Known;
+pub use known::{Key, Standing};
+use kube::Resource;
+use kube::api::Api;
+use kube::runtime::watcher::{self, Event};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Everything is listed anew after this: a watch that lost something without saying so is mended then.
+const AGAIN: Duration = Duration::from_mins(10);
+/// The same where some have no room.
+const AGAIN_LEFT_OUT: Duration = Duration::from_secs(30);
+/// A watch that fails does so at once: one that has not by then goes on.
+const SETTLED: Duration = Duration::from_secs(1);
+/// How long a listing may be without a next page.
+const PAGE_TIME: Duration = Duration::from_secs(20);
+
+/// Which objects are followed, and how many at most.
+pub struct Objects<K> {
+    /// What they are called in errors, such as `nodes`.
+    pub about: &'static str,
+    /// The kind, and the namespace where it is one.
+    pub api: Api<K>,
+    /// By labels, as selectors are written; all where it is empty.
+    pub labels: String,
+    /// By fields, as selectors are written; all where it is empty.
+    pub fields: String,
+    /// Objects of one answer to a listing: where they are large, few.
+    pub page: u32,
+    /// Objects that are kept. Beyond them the view says so, and the rest is left out.
+    pub most: usize,
+}
+
+impl<K> Debug for Objects<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").field("about", &self.about).field("most", &self.most).finish_non_exhaustive()
+    }
+}
+
+/// The objects as they were known at one time.
+#[derive(Clone, Debug)]
+pub struct View<T> {
+    /// What was kept of each; `None` until all were listed once.
+    pub objects: Option<Arc<BTreeMap<Key, Arc<T>>>>,
+    /// Whether they are up to date.
+    pub standing: Standing,
+}
+
+/// Follows the objects of one kind; ends when dropped.
+#[derive(Debug)]
+pub struct Follower<T> {
+    shared: Arc<Shared<T>>,
+    task: JoinHandle<()>,
+    seen: u64,
+}
+
+impl<T> Drop for Follower<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    known: Mutex<Known<T>>,
+    changed: Wake,
+}
+
+impl Connection {
+    /// Follows objects. `keep` says what is kept of each: little, and what it gives for an object that is not wanted is `None`. Who
+    /// follows is told where that changed, however often the object does.
+    pub fn follow<K, T>(&self, objects: Objects<K>, keep: impl Fn(K) -> Option<T> + Send + 'static) -> Follower<T>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        T: PartialEq + Send + Sync + 'static,
+    {
+        let shared = Arc::new(Shared { known: Mutex::new(Known::new()), changed: Wake::new() });
+        let task = self.handle().spawn(follow(objects, Arc::clone(&shared), keep));
+        Follower { shared, task, seen: 0 }
+    }
+}
+
+impl<T> Follower<T> {
+    /// Waits until something is known that this has not returned for: objects, or another standing. Several changes in a row may be
+    /// one. Works on any runtime; nothing is lost if the future is dropped.
+    pub async fn changed(&mut self) {
+        loop {
+            let changed = self.shared.changed.listen();
+            let number = self.shared.lock().number;
+            if number > self.seen {
+                self.seen = number;
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// What is known now. Cheap: objects are shared.
+    pub fn view(&self) -> View<T> {
+        let known = self.shared.lock();
+        View { objects: known.listed.then(|| Arc::clone(&known.objects)), standing: known.standing.clone() }
+    }
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Known<T>> {
+        // What is changed under a lock is changed whole.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a follower is with the API server.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// A listing is under way.
+    Listing,
+    /// Everything was listed just now; after a watch that failed it is seen first whether this one goes on.
+    Settling(Instant),
+    /// Since then it goes on.
+    Watching(Instant),
+}
+
+impl Phase {
+    /// How long to wait for what comes next.
+    fn patience(self, again: Duration) -> Duration {
+        match self {
+            Self::Listing => PAGE_TIME,
+            Self::Settling(listed) => SETTLED.saturating_sub(listed.elapsed()),
+            Self::Watching(listed) => again.saturating_sub(listed.elapsed()),
+        }
+    }
+}
+
+/// Never ends by itself. Each failure ends in another listing: kube's watcher does not say that a watch goes on again.
+async fn follow<K, T>(objects: Objects<K>, shared: Arc<Shared<T>>, keep: impl Fn(K) -> Option<T> + Send + 'static)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: PartialEq + Send + Sync + 'static,
+{
+    let Objects { about, api, labels, fields, page, most } = objects;
+    let mut config = watcher::Config::default().page_size(page).timeout(WATCH_SECONDS);
+    config.label_selector = Some(labels).filter(|labels| !labels.is_empty());
+    config.field_selector = Some(fields).filter(|fields| !fields.is_empty());
+    let mut pauses = Pauses::default();
+    loop {
+        let (mut events, mut phase) = (Events::of(api.clone(), config.clone()), Phase::Listing);
+        let failure = loop {
+            let again = if shared.lock().left_out { AGAIN_LEFT_OUT } else { AGAIN };
+            match (timeout(phase.patience(again), events.next()).await, phase) {
+                (Ok(Some(Ok(event))), _) => {
+                    match event {
+                        Event::Init => phase = Phase::Listing,
+                        Event::InitDone => phase = Phase::Settling(Instant::now()),
+                        _ => {}
+                    }
+                    shared.tell(|known| known.take(about, most, event, &keep));
+                }
+                (Ok(Some(Err(error))), _) => break Some(watch_failed(about, &error)),
+                (Ok(None) | Err(_), Phase::Listing) => break Some(too_slow(about, PAGE_TIME)),
+                (Ok(None) | Err(_), Phase::Settling(listed)) => {
+                    phase = Phase::Watching(listed);
+                    shared.tell(|known| known.go_on(about, most));
+                }
+                (Ok(None) | Err(_), Phase::Watching(_)) => break None,
+            }
+        };
+        if let Some(failure) = failure {
+            if matches!(phase, Phase::Watching(_)) {
+                pauses = Pauses::default();
+            }
+            shared.tell(|known| known.stand(about, Standing::Stale(failure)));
+            sleep(pauses.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    /// Changes what is known, and tells who follows if that is news.
+    fn tell(&self, change: impl FnOnce(&mut Known<T>) -> bool) {
+        let news = change(&mut self.lock());
+        if news {
+            self.changed.notify(usize::MAX);
+        }
+    }
+}
