@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use latchkey_factory_plus::ClusterName;
 use latchkey_kerberos::acl::{EDGE_ROLES, NODE_ROLES};
-use latchkey_kerberos::{Admin, Denied, KerberosCode, Upn};
+use latchkey_kerberos::{Admin, Denied, KerberosCode, Secret, Upn};
 
 use crate::machine::Answer;
 
@@ -15,6 +15,10 @@ pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Principals: Send + Sync + 'static {
     /// Lets the KDC give tickets to a principal again, if it exists.
     fn enable<'a>(&'a self, principal: &'a str) -> Later<'a, Answer>;
+
+    /// Gives a principal a password, and makes it where it does not exist. Both end at `until` (seconds since 1970); keys that it
+    /// had are void. A principal that is disabled is refused.
+    fn admit<'a>(&'a self, principal: &'a str, password: &'a Secret, until: u32) -> Later<'a, Answer>;
 
     /// Ends that for all principals of a cluster.
     fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer>;
@@ -44,6 +48,27 @@ impl Kadmin {
     /// Of a realm.
     pub fn new(admin: Admin, realm: &str) -> Self {
         Self { admin, realm: realm.to_owned() }
+    }
+
+    /// The end first: no crash leaves a principal whose new password has none.
+    ///
+    /// The end of a password alone would not do, since whoever knows an old password may change it over kpasswd for ever. The end
+    /// of the principal does, and the edge takes it away once it has keys of its own.
+    async fn reset(&self, principal: &Upn, password: &Secret, until: u32) -> Result<(), Denied> {
+        let mut shown = self.admin.show(principal).await?;
+        if shown.is_none() {
+            match self.admin.create_with_password(principal, password, Some(until), Some(until)).await {
+                Err(denied) if denied.code() == KerberosCode::PrincipalExists => {
+                    shown = self.admin.show(principal).await?;
+                }
+                made => return made,
+            }
+        }
+        if shown.is_some_and(|shown| !shown.enabled) {
+            return Err(Denied::new(KerberosCode::PrincipalRevoked, principal));
+        }
+        self.admin.set_expiry(principal, Some(until)).await?;
+        self.admin.set_password(principal, password, Some(until)).await
     }
 
     async fn all(&self, name: &ClusterName, act: Act) -> Result<(), Denied> {
@@ -90,12 +115,25 @@ fn answer(done: Result<(), Denied>) -> Answer {
     }
 }
 
+fn parsed(principal: &str) -> Result<Upn, Answer> {
+    Upn::parse(principal).map_err(|error| Answer::Refused { status: 400, detail: error.to_string() })
+}
+
 impl Principals for Kadmin {
     fn enable<'a>(&'a self, principal: &'a str) -> Later<'a, Answer> {
         Box::pin(async move {
-            match Upn::parse(principal) {
+            match parsed(principal) {
                 Ok(upn) => answer(known(self.admin.enable(&upn).await)),
-                Err(error) => Answer::Refused { status: 400, detail: error.to_string() },
+                Err(refused) => refused,
+            }
+        })
+    }
+
+    fn admit<'a>(&'a self, principal: &'a str, password: &'a Secret, until: u32) -> Later<'a, Answer> {
+        Box::pin(async move {
+            match parsed(principal) {
+                Ok(upn) => answer(self.reset(&upn, password, until).await),
+                Err(refused) => refused,
             }
         })
     }

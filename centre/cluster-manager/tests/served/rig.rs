@@ -33,6 +33,7 @@ use latchkey_factory_plus_client::{
 use latchkey_git_server::repositories::Repositories;
 use latchkey_git_server::server::GitServer;
 use latchkey_http_server::testing::FakeVerifier;
+use latchkey_kerberos::Secret;
 use latchkey_http_server::{About, HttpConfig, HttpServer, Nothing, Realm, Running, Software};
 use latchkey_test_support::{Port, block_on, output, within};
 use serde_json::{Value, json};
@@ -48,18 +49,39 @@ const PASSWORD: &str = "right";
 
 /// Stands where kadmind would be: it says yes, and remembers what it was asked.
 #[derive(Default)]
-pub(crate) struct FakePrincipals(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct FakePrincipals {
+    pub(crate) asked: Mutex<Vec<String>>,
+    /// What it does once, before it admits somebody.
+    pub(crate) before_admission: Mutex<Option<Before>>,
+    /// What it answers everything with, once.
+    pub(crate) next: Mutex<Option<Answer>>,
+}
+
+type Before = Box<dyn FnOnce() -> Later<'static, ()> + Send>;
 
 impl FakePrincipals {
     fn note(&self, what: String) -> Later<'_, Answer> {
-        self.0.lock().unwrap().push(what);
-        Box::pin(std::future::ready(Answer::Done))
+        self.asked.lock().unwrap().push(what);
+        let answer = self.next.lock().unwrap().take().unwrap_or(Answer::Done);
+        Box::pin(std::future::ready(answer))
     }
 }
 
 impl Principals for FakePrincipals {
     fn enable<'a>(&'a self, principal: &'a str) -> Later<'a, Answer> {
         self.note(format!("enable {principal}"))
+    }
+
+    fn admit<'a>(&'a self, principal: &'a str, password: &'a Secret, until: u32) -> Later<'a, Answer> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let (minutes, length) = ((u64::from(until) - now).div_ceil(60), password.len());
+        let before = self.before_admission.lock().unwrap().take();
+        Box::pin(async move {
+            if let Some(before) = before {
+                before().await;
+            }
+            self.note(format!("admit {principal}, {length} bytes, {minutes} min")).await
+        })
     }
 
     fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer> {
@@ -90,6 +112,7 @@ pub(crate) struct Rig {
 /// The cluster manager, running.
 pub(crate) struct Served {
     running: Running,
+    manager: Manager,
     _following: smol::Task<()>,
 }
 
@@ -232,7 +255,7 @@ impl Rig {
                 changed.await;
             }
         }));
-        self.manager = Some(Served { running, _following: following });
+        self.manager = Some(Served { running, manager, _following: following });
     }
 
     fn config(&self) -> Config {
@@ -262,6 +285,11 @@ impl Rig {
             |_| format!("http://127.0.0.1:{}", self.own.number()),
             |(url, _)| url.to_string(),
         )
+    }
+
+    /// The cluster manager's own view, as long as it runs.
+    pub(crate) fn manager_now(&self) -> Manager {
+        self.manager.as_ref().unwrap().manager.clone()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
