@@ -4,7 +4,8 @@
 //! 2. [`Client`], [`Service`]: calls over HTTP/1.1 with a token of the service, each failure an [`CallError`] that names service and
 //!    URL; [`ConfigDb`], [`Auth`], [`Directory`] know the paths.
 //! 3. [`notify`]: one WebSocket per service with many subscriptions, each of which says whether it is up to date.
-//! 4. [`acl`], [`classes`]: what services follow of auth and of the configuration database.
+//! 4. [`bootstrap`]: the one call before a program has an account.
+//! 5. [`acl`], [`classes`]: what services follow of auth and of the configuration database.
 //!
 //! Nothing that a service answers is believed before it was bounded and read. smol runs everything; what goes on in the
 //! background ends with the last handle to it.
@@ -12,6 +13,7 @@
 pub mod acl;
 mod auth;
 mod base_url;
+pub mod bootstrap;
 mod call;
 pub mod classes;
 mod client;

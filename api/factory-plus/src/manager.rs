@@ -11,6 +11,7 @@
 //! | `PUT`, `DELETE /v1/cluster/UUID/secret/NAMESPACE/NAME/KEY` | the body is sealed, and committed |
 //! | `POST /v1/cluster/UUID/decommission` | what is left of a deleted cluster goes |
 //! | `GET /v1/bootstrap/TOKEN` | the script; nobody is asked who he is |
+//! | `POST /v1/bootstrap/TOKEN/redeem` with [`RedeemRequest`] | [`Redeemed`]; the same |
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,9 @@ pub struct Cluster {
     pub heartbeat: Option<u64>,
     /// Whether secrets can be sealed for it.
     pub sealing: bool,
+    /// When another edge tried to redeem a link that one had redeemed, and that nobody has revoked since: milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theft: Option<u64>,
 }
 
 /// What is being done to a cluster, or was done last.
@@ -152,4 +156,35 @@ pub struct LinkUse {
     pub from: String,
     /// What, in a word or two.
     pub what: String,
+}
+
+/// How many bytes a claim has.
+pub const CLAIM_BYTES: usize = 32;
+
+/// What an edge redeems a link with.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_debug_implementations)] // whoever has the claim gets the password
+pub struct RedeemRequest {
+    /// Base64url without padding of [`CLAIM_BYTES`] random bytes that this edge alone has. It made them before, and keeps them.
+    pub claim: String,
+    /// Which cluster it is to become: the link of another one is refused, and stays as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Uuid>,
+}
+
+/// What an edge gets for a link: a principal for its operator of keys, with a password that serves for a short time.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_debug_implementations)] // it has a password
+pub struct Redeemed {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// Its name.
+    pub name: String,
+    /// `op1krbkeys/NAME@REALM`.
+    pub principal: String,
+    /// Its password. It is told once; asking again makes another one.
+    pub password: String,
+    /// When principal and password end, unless the edge says otherwise: milliseconds since 1970.
+    pub expires: u64,
 }

@@ -33,7 +33,7 @@ export function clusterView(state, uuid) {
     const { text, kind, moving } = summary(cluster);
     if (said !== text) announce(`${cluster.name}: ${text}`);
     said = text;
-    update(head, make("p", { class: `${kind}${moving ? " moving" : ""}` }, text), problem(cluster), steps(cluster), facts(state, uuid, cluster));
+    update(head, make("p", { class: `${kind}${moving ? " moving" : ""}` }, text), theft(cluster), problem(cluster), steps(cluster), facts(state, uuid, cluster));
     update(hosts, gone ? null : hostList(cluster));
     command.changed(cluster);
     for (const part of actions.children) part.changed?.(cluster);
@@ -46,6 +46,13 @@ export function clusterView(state, uuid) {
 function problem(cluster) {
   if (!cluster.error) return null;
   return make("div", { class: "panel" }, make("p", { class: "bad" }, cluster.error.message), make("p", {}, cluster.error.fix), make("p", { class: "quiet" }, again(cluster)));
+}
+
+function theft(cluster) {
+  if (!cluster.theft) return null;
+  const what = `Another edge tried to redeem the bootstrap command ${ago(cluster.theft)}, after one had. If both were not yours, whoever was first has the keys of this cluster.`;
+  const help = "If the one that joined is yours, revoke the command below: this notice ends with it. Otherwise revoke it, delete and decommission the cluster, and make it anew.";
+  return make("div", { class: "panel", role: "alert" }, make("p", { class: "bad" }, what), make("p", {}, help));
 }
 
 function again({ attempt, error }) {

@@ -76,7 +76,7 @@ export function commandPanel(state, uuid) {
     const all = (await session.send("cluster_manager", "GET", `/v1/cluster/${uuid}/link`)) ?? [];
     const items = all.map((known) => {
       const uses = known.uses.length ? known.uses.map((use) => `${use.what} by ${use.from} ${ago(use.at)}`).join("; ") : "not used";
-      const revoke = known.state === "valid" ? make("button", { type: "button", class: "plain", onclick: () => attempt(() => withdraw(known.id)) }, "Revoke") : null;
+      const revoke = ["valid", "redeemed", "theft"].includes(known.state) ? make("button", { type: "button", class: "plain", onclick: () => attempt(() => withdraw(known.id)) }, "Revoke") : null;
       const kind = known.state === "theft" ? "bad" : "quiet";
       return make("li", {}, make("span", {}, `Made by ${known.by} ${ago(known.created)}`), make("span", { class: kind }, known.state), make("span", { class: "quiet" }, uses), revoke);
     });

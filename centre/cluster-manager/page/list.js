@@ -11,6 +11,7 @@ const MOVING = { deleting: "Being deleted", decommissioning: "Being decommission
 export function summary(cluster, now = Date.now()) {
   if (cluster.phase === "deleted") return { text: "Deleted; its accounts are disabled", kind: "quiet" };
   if (cluster.error) return { text: `${cluster.error.retried ? "Stuck" : "Refused"}: ${cluster.error.message}`, kind: "bad" };
+  if (cluster.theft) return { text: "Its bootstrap command was in two hands", kind: "bad" };
   if (!cluster.ready) return { text: MOVING[cluster.phase] ?? "Being set up", kind: "wait", moving: true };
   if (!cluster.bootstrapped) return { text: "Ready to be bootstrapped", kind: "good" };
   if (cluster.heartbeat && now - cluster.heartbeat > SILENT) return { text: `Silent; last heard of ${ago(cluster.heartbeat, now)}`, kind: "bad" };

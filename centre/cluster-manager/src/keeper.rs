@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use latchkey_factory_plus::Uuid;
 use latchkey_group_commit::{Change, OpenError, Store, WriteError};
 
-use crate::links::{Link, LinkError, Links, NewLink, Outcome, Permit, Token};
+use crate::links::{Claim, Claimed, Link, LinkError, Links, NewLink, Outcome, Permit, Token};
 use crate::machine::SetupStatus;
 use crate::script::Script;
 
@@ -116,6 +116,41 @@ impl Keeper {
         };
         writing.await?;
         Ok(read)
+    }
+
+    /// Redeems a link for the edge that holds `claim`. That it is redeemed, and by whom, is on the disk when this returns.
+    ///
+    /// # Errors
+    /// [`WriteError`]: it could not be recorded, so nothing may be given for it.
+    pub async fn redeem(
+        &self,
+        token: &Token,
+        claim: &Claim,
+        ready: impl Fn(Uuid) -> bool,
+        from: &str,
+    ) -> Result<Result<Claimed, LinkError>, WriteError> {
+        let (claimed, writing) = {
+            let mut kept = self.kept();
+            let outcome = kept.links.redeem(token, claim, ready, now_ms(), from);
+            match (&outcome.result, outcome.changed.and_then(|id| kept.links.record(id))) {
+                (Ok(claimed), Some(link)) => {
+                    tracing::info!(link = %link.id, cluster = %link.cluster, from, first = claimed.first, "A link was redeemed");
+                }
+                (Err(error), Some(link)) => {
+                    tracing::warn!(link = %link.id, cluster = %link.cluster, from, %error, "A link was not redeemed");
+                }
+                (_, None) => tracing::warn!(from, "There is no such link"),
+            }
+            let changes = kept.changes(&outcome);
+            (outcome.result, self.write(changes))
+        };
+        writing.await?;
+        Ok(claimed)
+    }
+
+    /// When a link of a cluster was last seen in two hands; see [`Links::theft`].
+    pub(crate) fn theft(&self, cluster: Uuid) -> Option<u64> {
+        self.kept().links.theft(cluster)
     }
 
     /// Ends a link.

@@ -55,7 +55,7 @@ pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<Exit, Com
         let links: Vec<Link> = centre.manager.read(&path).await.map_err(|error| failed(&error))?.unwrap_or_default();
         let meant = |link: &Link| match one {
             Some(id) => link.id == id,
-            None => matches!(link.state, LinkState::Valid | LinkState::Redeemed),
+            None => matches!(link.state, LinkState::Valid | LinkState::Redeemed | LinkState::Theft),
         };
         let mut revoked = Vec::new();
         for link in links.iter().filter(|link| meant(link)) {

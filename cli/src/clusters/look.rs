@@ -76,6 +76,10 @@ impl Report for ClusterReport {
             ("chart", format!("{}{bare}", cluster.chart)),
             ("secrets", if cluster.sealing { "can be sealed" } else { "cannot be sealed yet" }.to_owned()),
         ];
+        if let Some(at) = cluster.theft {
+            lines.push(("theft", theft(at, now_ms())));
+            lines.push(("fix", THEFT_FIX.to_owned()));
+        }
         if let Some(problem) = &cluster.error {
             lines.push(("fix", printable(&problem.fix)));
         }
@@ -119,6 +123,9 @@ pub(super) fn state(cluster: &Cluster, now: u64) -> String {
     if let Some(problem) = &cluster.error {
         return format!("stuck: {}", printable(&problem.message));
     }
+    if cluster.theft.is_some() && cluster.phase == Phase::Ready {
+        return "its bootstrap link was in two hands: `latchkey cluster show` says more".to_owned();
+    }
     match cluster.phase {
         Phase::Refused => "refused".to_owned(),
         Phase::Accounts => "making its address and accounts".to_owned(),
@@ -133,6 +140,14 @@ pub(super) fn state(cluster: &Cluster, now: u64) -> String {
             format!("{ready} of {} hosts ready", cluster.hosts.len())
         }
     }
+}
+
+/// What helps when a link was in two hands.
+const THEFT_FIX: &str = "if the edge that joined is yours, `latchkey cluster revoke`; otherwise also delete and decommission the cluster, and make it anew";
+
+fn theft(at: u64, now: u64) -> String {
+    let minutes = now.saturating_sub(at) / 60_000;
+    format!("another edge tried to redeem the bootstrap link after one had, {minutes} min ago")
 }
 
 pub(super) fn now_ms() -> u64 {

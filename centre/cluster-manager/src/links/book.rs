@@ -1,6 +1,10 @@
 //! All links.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::manager::{CLAIM_BYTES, RedeemRequest};
+use zeroize::Zeroizing;
 
 use super::{LIFETIMES_MS, Link, LinkError, Permit, Token};
 use crate::machine::SetupStatus;
@@ -10,8 +14,6 @@ use crate::script::Script;
 pub const MAX_LIVE: usize = 16;
 /// The most links of one cluster that are kept; the oldest that are over go first.
 pub const MAX_KEPT: usize = 64;
-/// How long a claim may be, in bytes.
-const CLAIM: std::ops::RangeInclusive<usize> = 16..=128;
 
 /// All links of a centre.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +43,41 @@ pub struct Outcome<T> {
     pub changed: Option<Uuid>,
     /// Links that are no longer kept.
     pub dropped: Vec<Uuid>,
+}
+
+/// What an edge redeems a link with: something that it alone has.
+pub struct Claim {
+    key: Zeroizing<[u8; CLAIM_BYTES]>,
+    cluster: Option<Uuid>,
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Claim").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+impl Claim {
+    /// Reads a request.
+    pub fn read(request: &RedeemRequest) -> Result<Self, LinkError> {
+        // Four characters for three bytes: nothing longer is decoded.
+        if request.claim.len() != (CLAIM_BYTES * 4).div_ceil(3) {
+            return Err(LinkError::Claim);
+        }
+        let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(&request.claim).map_err(|_| LinkError::Claim)?);
+        let key = <[u8; CLAIM_BYTES]>::try_from(bytes.as_slice()).map_err(|_| LinkError::Claim)?;
+        Ok(Self { key: Zeroizing::new(key), cluster: request.cluster })
+    }
+
+    /// The secret part.
+    pub(super) fn key(&self) -> &[u8] {
+        self.key.as_slice()
+    }
+
+    /// Whether it is meant for this cluster, as far as it says so.
+    pub(super) fn is_for(&self, cluster: Uuid) -> bool {
+        self.cluster.is_none_or(|meant| meant == cluster)
+    }
 }
 
 /// A link that was redeemed.
@@ -95,19 +132,15 @@ impl Links {
         self.on(token, |link| link.read(ready(link.cluster), now, from).map(|()| link.script.clone()))
     }
 
-    /// Redeems a link, once, for an edge that holds `claim`: something that only that edge knows or has, such as its
-    /// public key. The same edge may ask again, for its first answer may have been lost.
+    /// Redeems a link, once, for an edge that holds `claim`. The same edge may ask again, for its first answer may have been lost.
     pub fn redeem(
         &mut self,
         token: &Token,
-        claim: &[u8],
+        claim: &Claim,
         ready: impl Fn(Uuid) -> bool,
         now: u64,
         from: &str,
     ) -> Outcome<Claimed> {
-        if !CLAIM.contains(&claim.len()) {
-            return Outcome::refused(LinkError::Claim);
-        }
         self.on(token, |link| {
             let first = link.redeem(claim, ready(link.cluster), now, from)?;
             Ok(Claimed { cluster: link.cluster, first })
@@ -148,6 +181,12 @@ impl Links {
     /// The links of a cluster, the oldest first, for storing them.
     pub fn all_of(&self, cluster: Uuid) -> impl Iterator<Item = &Link> {
         self.links.iter().filter(move |link| link.cluster == cluster)
+    }
+
+    /// When a link of a cluster was last seen in two hands; nothing, once such links are revoked.
+    pub fn theft(&self, cluster: Uuid) -> Option<u64> {
+        let suspect = self.links.iter().filter(|link| link.cluster == cluster && link.revoked.is_none());
+        suspect.filter_map(|link| link.theft).max()
     }
 
     /// The record of a link, for storing it.

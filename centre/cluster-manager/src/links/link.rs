@@ -6,7 +6,7 @@ use latchkey_factory_plus::Uuid;
 use serde::{Deserialize, Serialize};
 
 use super::token::Hash;
-use super::{LinkError, Token};
+use super::{Claim, LinkError, Token};
 
 /// The most uses that are kept of a link: the last ones.
 pub const MAX_USES: usize = 64;
@@ -90,7 +90,7 @@ pub enum UseKind {
     RedeemedAgain,
     /// Another edge tried to.
     Theft,
-    /// It was used after its end, or while its cluster was not ready.
+    /// It was used after its end, while its cluster was not ready, or for another cluster.
     Refused,
 }
 
@@ -138,12 +138,13 @@ impl Link {
     }
 
     /// Redeems it for the holder of `claim`; whether it was redeemed now for the first time.
-    pub(super) fn redeem(&mut self, claim: &[u8], ready: bool, now: u64, from: &str) -> Result<bool, LinkError> {
-        if let Some(refused) = self.ended(now).or((!ready).then_some(LinkError::NotReady)) {
+    pub(super) fn redeem(&mut self, claim: &Claim, ready: bool, now: u64, from: &str) -> Result<bool, LinkError> {
+        let refused = self.ended(now).or((!ready).then_some(LinkError::NotReady));
+        if let Some(refused) = refused.or((!claim.is_for(self.cluster)).then_some(LinkError::OtherCluster)) {
             self.note(UseKind::Refused, now, from);
             return Err(refused);
         }
-        let claim = Hash::of(claim);
+        let claim = Hash::of(claim.key());
         match &self.redeemed {
             None => {
                 self.redeemed = Some(Redemption { at: now, claim });

@@ -12,12 +12,13 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub use book::{Claimed, Links, MAX_KEPT, MAX_LIVE, NewLink, Outcome};
+pub use book::{Claim, Claimed, Links, MAX_KEPT, MAX_LIVE, NewLink, Outcome};
 pub use link::{Link, MAX_USES, Redemption, Revocation, Use, UseKind};
 pub use store::LinkStore;
 pub use token::{Token, TokenError};
 
 use latchkey_factory_plus::grants::{Access, allows};
+use latchkey_factory_plus::manager::CLAIM_BYTES;
 use latchkey_factory_plus::{Uuid, uuids};
 
 /// How long a link lasts where nobody says otherwise, in milliseconds.
@@ -51,11 +52,14 @@ pub enum LinkError {
         "another edge redeemed this link: if that was not you, revoke it, decommission the cluster and make a new link"
     )]
     Taken,
+    /// The link is one of another cluster.
+    #[error("the link is for another cluster; run the command that was made for this one")]
+    OtherCluster,
     /// The lifetime is out of bounds.
     #[error("a link lasts from one minute to 24 hours")]
     Lifetime,
-    /// What an edge claims with is empty or too long.
-    #[error("a claim has 16 to 128 bytes")]
+    /// What an edge claims with is none.
+    #[error("a claim is {CLAIM_BYTES} bytes in base64url, without padding")]
     Claim,
     /// There are many links for the cluster already.
     #[error("the cluster has {MAX_LIVE} links already; revoke some")]
@@ -68,7 +72,7 @@ impl LinkError {
         match self {
             Self::Forbidden => 403,
             Self::Unknown => 404,
-            Self::NotReady | Self::Taken | Self::TooMany => 409,
+            Self::NotReady | Self::Taken | Self::OtherCluster | Self::TooMany => 409,
             Self::Expired | Self::Revoked | Self::Redeemed => 410,
             Self::Lifetime | Self::Claim => 422,
         }

@@ -1,3 +1,6 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use latchkey_factory_plus::manager::RedeemRequest;
 use serde_json::json;
 
 use super::*;
@@ -6,7 +9,7 @@ use crate::script::Script;
 
 const CLUSTER: Uuid = Uuid::constant("c1c1c1c1-c1c1-41c1-81c1-c1c1c1c1c1c1");
 const OTHER: Uuid = Uuid::constant("c2c2c2c2-c2c2-42c2-82c2-c2c2c2c2c2c2");
-const CLAIM: &[u8] = b"the public key of an edge";
+const CLAIM: u8 = 7;
 const MINUTE: u64 = 60_000;
 
 fn status(ready: bool) -> SetupStatus {
@@ -44,8 +47,17 @@ fn read(links: &mut Links, now: u64) -> Result<String, LinkError> {
     links.read(&token(1), |_| true, now, "192.0.2.1").result
 }
 
-fn redeem(links: &mut Links, claim: &[u8], now: u64) -> Result<Claimed, LinkError> {
-    links.redeem(&token(1), claim, |_| true, now, "192.0.2.1").result
+/// The claim of an edge whose secret has this byte throughout.
+fn claim(byte: u8) -> Claim {
+    Claim::read(&request(byte)).unwrap()
+}
+
+fn request(byte: u8) -> RedeemRequest {
+    RedeemRequest { claim: URL_SAFE_NO_PAD.encode([byte; CLAIM_BYTES]), cluster: None }
+}
+
+fn redeem(links: &mut Links, by: u8, now: u64) -> Result<Claimed, LinkError> {
+    links.redeem(&token(1), &claim(by), |_| true, now, "192.0.2.1").result
 }
 
 #[test]
@@ -57,7 +69,7 @@ fn a_link_may_be_read_until_it_is_redeemed_once() {
     assert_eq!(redeem(&mut links, CLAIM, 3), Ok(Claimed { cluster: CLUSTER, first: true }));
     assert_eq!(read(&mut links, 4), Err(LinkError::Redeemed));
     assert_eq!(redeem(&mut links, CLAIM, 5), Ok(Claimed { cluster: CLUSTER, first: false }), "its answer may be lost");
-    assert_eq!(redeem(&mut links, b"somebody else's key", 6), Err(LinkError::Taken));
+    assert_eq!(redeem(&mut links, 8, 6), Err(LinkError::Taken));
     assert_eq!(redeem(&mut links, CLAIM, 7), Ok(Claimed { cluster: CLUSTER, first: false }));
     assert_eq!(redeem(&mut links, CLAIM, LIFETIME_MS), Err(LinkError::Expired));
     let link = links.record(id(1)).unwrap();
@@ -86,11 +98,9 @@ fn each_way_to_fail_says_another_thing() {
     let mut links = links();
     assert_eq!(links.read(&token(9), |_| true, 1, "").result, Err(LinkError::Unknown));
     assert_eq!(links.read(&token(1), |_| false, 1, "").result, Err(LinkError::NotReady));
-    assert_eq!(links.redeem(&token(1), CLAIM, |_| false, 1, "").result, Err(LinkError::NotReady));
+    assert_eq!(links.redeem(&token(1), &claim(CLAIM), |_| false, 1, "").result, Err(LinkError::NotReady));
     assert_eq!(read(&mut links, LIFETIME_MS), Err(LinkError::Expired));
     assert!(read(&mut links, LIFETIME_MS - 1).is_ok());
-    assert_eq!(redeem(&mut links, b"short", 1), Err(LinkError::Claim));
-    assert_eq!(redeem(&mut links, &[0; 129], 1), Err(LinkError::Claim));
     assert_eq!(
         links.revoke(permit(OTHER), id(1), "bob", 2).result,
         Err(LinkError::Unknown),
@@ -166,7 +176,7 @@ fn what_is_stored_is_read_again_and_has_no_token() {
     redeem(&mut links, CLAIM, 1).unwrap();
     let stored = serde_json::to_string(links.record(id(1)).unwrap()).unwrap();
     assert!(!stored.contains(token(1).text().as_str()) && !stored.contains(&hex::encode([1; 32])));
-    assert!(!stored.contains(std::str::from_utf8(CLAIM).unwrap()));
+    assert!(!stored.contains(&request(CLAIM).claim) && !stored.contains(&hex::encode([CLAIM; CLAIM_BYTES])));
     let mut again = Links::new(vec![serde_json::from_str(&stored).unwrap()]);
     assert_eq!(again, links);
     assert_eq!(redeem(&mut again, CLAIM, 2), Ok(Claimed { cluster: CLUSTER, first: false }));
@@ -184,4 +194,43 @@ fn a_token_has_one_text() {
     }
     // The last character holds four bits; the two others must be zero.
     assert!(Token::read(&format!("{}B", "A".repeat(42))).is_err());
+}
+
+#[test]
+fn a_claim_has_one_text() {
+    let read = |text: String| Claim::read(&RedeemRequest { claim: text, cluster: None }).err();
+    let good = request(CLAIM).claim;
+    assert_eq!(read(good.clone()), None);
+    for bad in [String::new(), good[1..].to_owned(), format!("{good}="), format!("{}+", &good[..42]), "x".repeat(1 << 20)] {
+        assert_eq!(read(bad.clone()), Some(LinkError::Claim), "{bad:.60}");
+    }
+    assert_eq!(format!("{:?}", claim(CLAIM)), "Claim { cluster: None, .. }");
+}
+
+#[test]
+fn a_link_of_another_cluster_is_refused_and_stays_good() {
+    let mut links = links();
+    let mut tried = |cluster, now| {
+        let claim = Claim::read(&RedeemRequest { cluster: Some(cluster), ..request(CLAIM) }).unwrap();
+        links.redeem(&token(1), &claim, |_| true, now, "").result
+    };
+    assert_eq!(tried(OTHER, 1), Err(LinkError::OtherCluster));
+    assert_eq!(tried(CLUSTER, 2), Ok(Claimed { cluster: CLUSTER, first: true }));
+    assert_eq!(tried(OTHER, 3), Err(LinkError::OtherCluster));
+    assert_eq!(links.theft(CLUSTER), None);
+}
+
+#[test]
+fn a_theft_is_told_until_the_link_is_revoked() {
+    let mut links = links();
+    redeem(&mut links, CLAIM, 1).unwrap();
+    assert_eq!(links.theft(CLUSTER), None);
+    assert_eq!(redeem(&mut links, 8, 2), Err(LinkError::Taken));
+    assert_eq!(redeem(&mut links, 9, 3), Err(LinkError::Taken));
+    // Its time being over makes it no less of one.
+    assert_eq!((links.theft(CLUSTER), links.theft(OTHER)), (Some(2), None));
+    assert_eq!(redeem(&mut links, CLAIM, LIFETIME_MS), Err(LinkError::Expired));
+    assert_eq!(links.theft(CLUSTER), Some(2));
+    links.revoke(permit(CLUSTER), id(1), "anna", 4).result.unwrap();
+    assert_eq!(links.theft(CLUSTER), None);
 }

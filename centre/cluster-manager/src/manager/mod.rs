@@ -118,15 +118,24 @@ impl Manager {
 
     /// Every cluster that `may` is told of, as people see it.
     pub fn clusters(&self, may: impl Fn(Uuid) -> bool) -> BTreeMap<Uuid, Cluster> {
-        let state = self.state();
-        let Some(fleet) = &state.fleet else { return BTreeMap::new() };
-        let all: Vec<Uuid> = fleet.machines().map(|(cluster, _)| cluster).filter(|cluster| may(*cluster)).collect();
-        all.into_iter().filter_map(|cluster| Some((cluster, view::of(&state, &self.0.place, cluster)?))).collect()
+        let all: Vec<Uuid> = {
+            let state = self.state();
+            let Some(fleet) = &state.fleet else { return BTreeMap::new() };
+            fleet.machines().map(|(cluster, _)| cluster).filter(|cluster| may(*cluster)).collect()
+        };
+        all.into_iter().filter_map(|cluster| Some((cluster, self.cluster(cluster)?))).collect()
     }
 
     /// One of them.
     pub fn cluster(&self, cluster: Uuid) -> Option<Cluster> {
-        view::of(&self.state(), &self.0.place, cluster)
+        // Before the state is locked: redeeming asks for the state while it holds the links.
+        let theft = self.0.centre.keeper.theft(cluster);
+        view::of(&self.state(), &self.0.place, cluster, theft)
+    }
+
+    /// Tells whoever follows the clusters that something of their links has changed.
+    pub(crate) fn links_changed(&self) {
+        self.0.changed.notify(usize::MAX);
     }
 
     /// A cluster, if there is something of it.

@@ -10,8 +10,8 @@ use crate::machine::{self, SetupStatus, StatusError};
 /// The most characters of a refused configuration's texts that are shown.
 const MAX_TEXT: usize = 64;
 
-/// One cluster; nothing where nothing is known of it.
-pub(super) fn of(state: &State, place: &Place, cluster: Uuid) -> Option<Cluster> {
+/// One cluster; nothing where nothing is known of it. `theft`: see [`crate::links::Links::theft`].
+pub(super) fn of(state: &State, place: &Place, cluster: Uuid, theft: Option<u64>) -> Option<Cluster> {
     let machine = state.fleet.as_ref()?.machine(cluster)?;
     let status = machine.status();
     let wanted = state.configurations.get(&cluster).unwrap_or(&Value::Null);
@@ -34,6 +34,7 @@ pub(super) fn of(state: &State, place: &Place, cluster: Uuid) -> Option<Cluster>
         hosts: edge.map(|edge| edge.hosts.clone()).unwrap_or_default(),
         heartbeat: edge.and_then(|edge: &cluster::Status| edge.heartbeat),
         sealing: edge.is_some_and(|edge| edge.kubeseal_cert.is_some()) && status.is_some_and(|status| status.ready),
+        theft,
     })
 }
 

@@ -72,6 +72,8 @@ impl Web {
         let revoked = self.0.manager.centre().keeper.revoke(permit, link, by).await;
         revoked.map_err(|error| Refusal::unavailable(error.to_string()))?.map_err(link_refusal)?;
         tracing::info!(%link, %cluster, by, from = %request.peer(), "A link was revoked");
+        // It may have been in two hands, which is told until then.
+        self.0.manager.links_changed();
         Ok(Response::empty(StatusCode::NO_CONTENT))
     }
 
@@ -163,8 +165,8 @@ fn mark(entry: &Value, added: &BTreeMap<String, String>) -> [u8; 16] {
 
 fn shown(link: &Link, now: u64) -> manager::Link {
     let state = match () {
-        () if link.theft.is_some() => manager::LinkState::Theft,
         () if link.revoked.is_some() => manager::LinkState::Revoked,
+        () if link.theft.is_some() => manager::LinkState::Theft,
         () if link.redeemed.is_some() => manager::LinkState::Redeemed,
         () if !link.is_live(now) => manager::LinkState::Expired,
         () => manager::LinkState::Valid,

@@ -3,6 +3,7 @@
 mod feed;
 mod links;
 mod page;
+mod redeem;
 mod secrets;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::manager::Manager;
 use crate::script::Authorities;
 use crate::seal::MAX_SECRET;
 use page::Pages;
+use redeem::Redemptions;
 
 /// How long a request may take that reads or writes a repository.
 const WITH_GIT: Duration = Duration::from_mins(3);
@@ -40,6 +42,7 @@ struct Inner {
     bootstrap: BootstrapConfig,
     /// What bootstrap commands carry.
     authorities: Option<Authorities>,
+    redemptions: Redemptions,
 }
 
 /// What a path means, once it was decoded.
@@ -53,9 +56,10 @@ enum Path<'a> {
     Secret(Uuid, [&'a str; 3]),
     Decommission(Uuid),
     Bootstrap(&'a str),
+    Redeem(&'a str),
 }
 
-/// Where scripts are read. Nobody is asked who he is: the token in the path is what counts.
+/// Where scripts are read, and links are redeemed. Nobody is asked who he is: the token in the path is what counts.
 const BOOTSTRAP: &str = "/v1/bootstrap/";
 
 impl Web {
@@ -67,7 +71,8 @@ impl Web {
         let (url, config_db) = (config.own_url()?, config.config_db()?);
         let pages = Pages::new(url, config_db, config.http.insecure);
         let (bootstrap, authorities) = (config.bootstrap.clone(), config.authorities()?);
-        Ok(Self(Arc::new(Inner { manager, lists, pages, url: url.to_string(), bootstrap, authorities })))
+        let redemptions = Redemptions::default();
+        Ok(Self(Arc::new(Inner { manager, lists, pages, url: url.to_string(), bootstrap, authorities, redemptions })))
     }
 
     async fn answer(&self, request: Request) -> Answer {
@@ -80,6 +85,7 @@ impl Web {
         let method = request.method().clone();
         match (method, path) {
             (Method::GET, Path::Bootstrap(token)) => self.script(token, &request).await,
+            (Method::POST, Path::Redeem(token)) => self.redeem(token, request).await,
             (Method::GET, Path::Clusters) => self.list(&request).await,
             (Method::GET, Path::Status(cluster)) => self.status(cluster, &request).await,
             (Method::POST, Path::BootstrapUrl(cluster)) => self.bootstrap_url(cluster, request).await,
@@ -147,6 +153,9 @@ impl Handler for Web {
         if *method == Method::GET && (page::has(path) || path.starts_with(BOOTSTRAP)) {
             return Terms::open();
         }
+        if *method == Method::POST && path.starts_with(BOOTSTRAP) {
+            return redeem::terms();
+        }
         let terms = Terms::authenticated().time(WITH_GIT);
         if *method == Method::PUT { terms.body_limit(MAX_SECRET as u64) } else { terms }
     }
@@ -164,6 +173,7 @@ fn read<'a>(segments: &[&'a str]) -> Option<Path<'a>> {
     Some(match *segments {
         ["v1", "cluster"] => Path::Clusters,
         ["v1", "bootstrap", token] => Path::Bootstrap(token),
+        ["v1", "bootstrap", token, "redeem"] => Path::Redeem(token),
         ["v1", "cluster", cluster, "status"] => Path::Status(uuid(cluster)?),
         ["v1", "cluster", cluster, "bootstrap-url"] => Path::BootstrapUrl(uuid(cluster)?),
         ["v1", "cluster", cluster, "link"] => Path::Links(uuid(cluster)?),

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use latchkey_factory_plus::{ClusterName, Realm, Upn};
-use latchkey_kerberos::{Admin, Denied, KerberosCode};
+use latchkey_kerberos::{Admin, Denied, KerberosCode, Secret};
 
 use crate::machine::Answer;
 
@@ -14,6 +14,10 @@ pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Principals: Send + Sync + 'static {
     /// Lets the KDC give tickets to a principal again, if it exists.
     fn enable<'a>(&'a self, upn: &'a Upn) -> Later<'a, Answer>;
+
+    /// Gives a principal a password, and makes it where it does not exist. Both end at `until` (seconds since 1970); keys that it
+    /// had are void. A principal that is disabled is refused.
+    fn admit<'a>(&'a self, upn: &'a Upn, password: &'a Secret, until: u32) -> Later<'a, Answer>;
 
     /// Ends that for all principals of a cluster.
     fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer>;
@@ -43,6 +47,27 @@ impl Kadmin {
     /// Of a realm.
     pub fn new(admin: Admin, realm: Realm) -> Self {
         Self { admin, realm }
+    }
+
+    /// The end first: no crash leaves a principal whose new password has none.
+    ///
+    /// The end of a password alone would not do, since whoever knows an old password may change it over kpasswd for ever. The end
+    /// of the principal does, and the edge takes it away once it has keys of its own.
+    async fn reset(&self, upn: &Upn, password: &Secret, until: u32) -> Result<(), Denied> {
+        let mut shown = self.admin.show(upn).await?;
+        if shown.is_none() {
+            match self.admin.create_with_password(upn, password, Some(until), Some(until)).await {
+                Err(denied) if denied.code() == KerberosCode::PrincipalExists => {
+                    shown = self.admin.show(upn).await?;
+                }
+                made => return made,
+            }
+        }
+        if shown.is_some_and(|shown| !shown.enabled) {
+            return Err(Denied::new(KerberosCode::PrincipalRevoked, upn));
+        }
+        self.admin.set_expiry(upn, Some(until)).await?;
+        self.admin.set_password(upn, password, Some(until)).await
     }
 
     async fn all(&self, name: &ClusterName, act: Act) -> Result<(), Denied> {
@@ -82,6 +107,10 @@ fn answer(done: Result<(), Denied>) -> Answer {
 impl Principals for Kadmin {
     fn enable<'a>(&'a self, upn: &'a Upn) -> Later<'a, Answer> {
         Box::pin(async move { answer(known(self.admin.enable(upn).await)) })
+    }
+
+    fn admit<'a>(&'a self, upn: &'a Upn, password: &'a Secret, until: u32) -> Later<'a, Answer> {
+        Box::pin(async move { answer(self.reset(upn, password, until).await) })
     }
 
     fn disable_all<'a>(&'a self, name: &'a ClusterName) -> Later<'a, Answer> {

@@ -25,8 +25,18 @@ impl Answer {
 
 /// A request of somebody who does not say who he is.
 pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
+    send(address, method, path, headers, "")
+}
+
+/// The same with a body of JSON.
+pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> Answer {
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    send(address, "POST", path, &headers, body)
+}
+
+fn send(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n{body}").unwrap();
     let answer = drained(&mut stream);
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();

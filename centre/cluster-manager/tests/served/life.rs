@@ -46,7 +46,7 @@ fn a_configuration_becomes_a_cluster_and_its_deletion_ends_it() {
     assert!(principals.iter().all(|principal| rig.identity(principal).is_none()));
     assert!(roles.into_iter().all(|role| rig.members(role).is_empty()));
     assert_eq!(rig.entry(application::SPARKPLUG_ADDRESS, cluster), None);
-    assert_eq!(*rig.principals.0.lock().unwrap(), ["disable Nord"]);
+    assert_eq!(*rig.principals.asked.lock().unwrap(), ["disable Nord"]);
     // Names are held for the day the configuration comes back.
     let twin = rig.configure("NORD");
     rig.until("the refusal", |all| all.get(&twin)?.error.as_ref().filter(|error| !error.retried).map(drop));
@@ -57,7 +57,7 @@ fn a_configuration_becomes_a_cluster_and_its_deletion_ends_it() {
     let again = principals.clone().map(|principal| rig.identity(&principal).unwrap());
     assert_eq!(again, accounts, "a deployed edge keeps its accounts");
     let enabled = principals.map(|principal| format!("enable {principal}"));
-    assert_eq!(rig.principals.0.lock().unwrap()[1..], enabled);
+    assert_eq!(rig.principals.asked.lock().unwrap()[1..], enabled);
 
     let manager = rig.service(ADMIN);
     let path = format!("v1/cluster/{cluster}/decommission");
@@ -69,7 +69,7 @@ fn a_configuration_becomes_a_cluster_and_its_deletion_ends_it() {
     assert!(matches!(forbidden, CallError::Forbidden { .. }), "{forbidden}");
     block_on(manager.post_only(&path, &json!({}))).unwrap();
     rig.until("its end", |all| (!all.contains_key(&cluster)).then_some(()));
-    assert_eq!(rig.principals.0.lock().unwrap().last().unwrap(), "delete Nord");
+    assert_eq!(rig.principals.asked.lock().unwrap().last().unwrap(), "delete Nord");
     assert_eq!(rig.entry(application::EDGE_CLUSTER_SETUP_STATUS, cluster), None);
     assert_eq!(rig.cloned(cluster), None);
 }

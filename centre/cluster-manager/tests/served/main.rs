@@ -8,5 +8,6 @@ mod life;
 mod links;
 mod many;
 mod page;
+mod redeem;
 mod rig;
 mod secrets;

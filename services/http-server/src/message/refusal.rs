@@ -70,9 +70,14 @@ impl Refusal {
 
     /// 429: how long to wait.
     pub(crate) fn too_many(wait: Duration) -> Self {
+        Self::too_often("Too many failed attempts to authenticate", wait)
+    }
+
+    /// 429: what was done too often, and how long to wait.
+    pub fn too_often(what: &str, wait: Duration) -> Self {
         // Rounded up: whoever comes back then may try.
         let wait = Duration::from_secs(wait.as_secs() + 1);
-        let text = format!("Too many failed attempts to authenticate; try again in {} s", wait.as_secs());
+        let text = format!("{what}; try again in {} s", wait.as_secs());
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, text) }
     }
 

@@ -62,6 +62,7 @@ pub(crate) struct Rig {
 /// The cluster manager, running.
 pub(crate) struct Served {
     running: Running,
+    manager: Manager,
     _following: smol::Task<()>,
 }
 
@@ -205,7 +206,7 @@ impl Rig {
                 changed.await;
             }
         }));
-        self.manager = Some(Served { running, _following: following });
+        self.manager = Some(Served { running, manager, _following: following });
     }
 
     fn config(&self) -> Config {
@@ -235,6 +236,11 @@ impl Rig {
             |_| format!("http://127.0.0.1:{}", self.own.number()),
             |(url, _)| url.to_string(),
         )
+    }
+
+    /// The cluster manager's own view, as long as it runs.
+    pub(crate) fn manager_now(&self) -> Manager {
+        self.manager.as_ref().unwrap().manager.clone()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

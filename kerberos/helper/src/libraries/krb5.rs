@@ -42,6 +42,9 @@ functions! {
         get_with_password = b"krb5_get_init_creds_password\0": unsafe extern "C" fn(
             Handle, *mut Creds, Handle, *const c_char, *const c_void, *mut c_void, i32, *const c_char, Handle,
         ) -> Code;
+        get_with_keytab = b"krb5_get_init_creds_keytab\0": unsafe extern "C" fn(
+            Handle, *mut Creds, Handle, Handle, i32, *const c_char, Handle,
+        ) -> Code;
         verify_options_init = b"krb5_verify_init_creds_opt_init\0": unsafe extern "C" fn(*mut VerifyOptions);
         verify_options_no_fail = b"krb5_verify_init_creds_opt_set_ap_req_nofail\0":
             unsafe extern "C" fn(*mut VerifyOptions, c_int);
@@ -178,6 +181,43 @@ impl Context {
         verified
     }
 
+    /// Gets a ticket of the realm for whoever has this password or this keytab, and throws it away.
+    pub(crate) fn authenticate(&self, client: &Principal<'_>, key: &ClientKey<'_>) -> Result<(), Denied> {
+        let functions = &self.library.0;
+        let options = Options::of(self)?;
+        let mut creds = Creds([0; 512]);
+        let place = &raw mut creds;
+        // SAFETY: all handles live; the password ends with NUL; there is no prompter, so none is called; without a service's name
+        // it is the realm's; the room for the ticket is larger than it and zeroed.
+        let error = unsafe {
+            match key {
+                ClientKey::Password(password) => (functions.get_with_password)(
+                    self.handle,
+                    place,
+                    client.handle,
+                    password.as_ptr(),
+                    null(),
+                    null_mut(),
+                    0,
+                    null(),
+                    options.handle,
+                ),
+                ClientKey::Keytab(keytab) => (functions.get_with_keytab)(
+                    self.handle,
+                    place,
+                    client.handle,
+                    keytab.handle,
+                    0,
+                    null(),
+                    options.handle,
+                ),
+            }
+        };
+        // SAFETY: zeroed, or filled by the library, which wipes the key in it.
+        unsafe { (functions.free_creds)(self.handle, place) };
+        if error == 0 { Ok(()) } else { Err(self.denied(error.into(), "a ticket of the realm")) }
+    }
+
     fn verify_ticket(
         &self,
         creds: &mut Creds,
@@ -203,6 +243,14 @@ impl Context {
             other => Err(self.denied_as(other, error.into(), "the ticket does not verify")),
         }
     }
+}
+
+/// What somebody proves with who it is.
+pub(crate) enum ClientKey<'a> {
+    /// A password.
+    Password(&'a CStr),
+    /// A keytab that is open.
+    Keytab(&'a KeytabHandle<'a>),
 }
 
 /// A name of a principal.

@@ -1,7 +1,8 @@
 //! Principals.
 
+use crate::holder::InMemory;
 use crate::libraries::kadm5::{ATTRIBUTES, Connection, EXPIRES, Kadm5, PASSWORD_EXPIRES, Proof, Record};
-use crate::libraries::krb5::{Krb5, c_string};
+use crate::libraries::krb5::{Context, Krb5, c_string};
 use crate::verify::{Password, keytab_name};
 use latchkey_factory_plus::Upn;
 use latchkey_kerberos::wire::{AdminKey, Answer, Change, Request};
@@ -26,12 +27,8 @@ impl Administrator {
                 let password = Password::of(password)?;
                 Kadm5::load()?.connect(context, &client, &realm, &Proof::Password(&password.0))
             }
-            AdminKey::Keytab(path) => {
-                let keytab = keytab_name(path)?;
-                // kadm5 would say of one that is missing that the password is wrong.
-                context.keytab(&keytab)?;
-                Kadm5::load()?.connect(context, &client, &realm, &Proof::Keytab(&keytab))
-            }
+            AdminKey::Keytab(path) => with_keytab(context, &client, &realm, &keytab_name(path)?),
+            AdminKey::KeytabBytes(bytes) => with_keytab(context, &client, &realm, &InMemory::of(bytes)?.name),
         };
         Ok(Self(connected?))
     }
@@ -48,11 +45,12 @@ impl Administrator {
                 self.0.set_password(&name, &Password::of(password)?.0)?;
                 self.modify(principal, Change::PasswordExpires(*password_expires))?;
             }
-            Request::NewKeys { principal } => {
+            Request::NewKeys { principal, keep_old } => {
                 let name = self.0.context().principal(principal)?;
-                let keys = self.0.new_keys(&name)?;
+                let keys = self.0.new_keys(&name, *keep_old)?;
                 return Ok(Answer::Keys { version: self.0.show(&name)?.0, keys });
             }
+            Request::Trim { principal } => self.0.purge_keys(&self.0.context().principal(principal)?)?,
             Request::Modify { principal, change } => self.modify(principal, *change)?,
             Request::Delete { principal } => self.0.delete(&self.0.context().principal(principal)?)?,
             Request::Show { principal } => return Ok(Answer::Shown(self.show(principal)?)),
@@ -114,4 +112,10 @@ impl Administrator {
             Err(denied) => Err(denied),
         }
     }
+}
+
+fn with_keytab(context: Context, client: &CStr, realm: &CStr, keytab: &CStr) -> Result<Connection, Denied> {
+    // kadm5 would say of one that is missing that the password is wrong.
+    context.keytab(keytab)?;
+    Kadm5::load()?.connect(context, client, realm, &Proof::Keytab(keytab))
 }

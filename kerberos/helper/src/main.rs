@@ -8,6 +8,7 @@ mod accept;
 mod admin;
 mod confine;
 mod error;
+mod holder;
 mod libraries;
 mod verify;
 mod worker;

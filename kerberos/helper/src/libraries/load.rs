@@ -6,7 +6,7 @@ use libloading::Library;
 
 /// Loads a library, for as long as this process runs.
 pub(super) fn load(name: &str, package: &str) -> Result<&'static Library, Denied> {
-    // SAFETY: the name is one of three that MIT gives its libraries; what these run when they are loaded needs nothing before.
+    // SAFETY: the name is one of four that MIT gives its libraries; what these run when they are loaded needs nothing before.
     let library = unsafe { Library::new(name) };
     let missing =
         |error| Denied::new(KerberosCode::LibraryMissing, format_args!("package {package} brings {name}: {error}"));

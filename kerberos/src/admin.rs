@@ -100,16 +100,27 @@ impl Admin {
     /// # Errors
     /// As [`Self::show`].
     pub async fn new_keys(&self, principal: &Upn) -> Result<Keytab, Denied> {
-        let Answer::Keys { version, keys } = self.0.call(&Request::NewKeys { principal: principal.clone() }).await?
-        else {
-            return Err(other_answer());
-        };
-        let mut keytab = Keytab::default();
-        for key in keys {
-            let entry = Entry { principal: principal.clone(), time: 0, version, kind: key.kind, key: key.bytes };
-            keytab.add(entry).map_err(|error| Denied::new(KerberosCode::Failed, error))?;
-        }
-        Ok(keytab)
+        self.give_keys(principal, false).await
+    }
+
+    /// The same, but tickets that were issued for older keys stay good, until [`Self::trim`].
+    ///
+    /// # Errors
+    /// As [`Self::show`].
+    pub async fn new_keys_beside_old(&self, principal: &Upn) -> Result<Keytab, Denied> {
+        self.give_keys(principal, true).await
+    }
+
+    /// Drops all keys of a principal but the newest.
+    ///
+    /// # Errors
+    /// As [`Self::show`].
+    pub async fn trim(&self, principal: &Upn) -> Result<(), Denied> {
+        self.done(Request::Trim { principal: principal.clone() }).await
+    }
+
+    async fn give_keys(&self, principal: &Upn, keep_old: bool) -> Result<Keytab, Denied> {
+        keytab_of(principal, self.0.call(&Request::NewKeys { principal: principal.clone(), keep_old }).await?)
     }
 
     /// Lets tickets be issued to and for a principal again.
@@ -189,7 +200,18 @@ impl Admin {
     }
 }
 
-fn usable(password: &Secret) -> Result<Secret, Denied> {
+/// The keytab of an answer with keys.
+pub(crate) fn keytab_of(principal: &Upn, answer: Answer) -> Result<Keytab, Denied> {
+    let Answer::Keys { version, keys } = answer else { return Err(other_answer()) };
+    let mut keytab = Keytab::default();
+    for key in keys {
+        let entry = Entry { principal: principal.clone(), time: 0, version, kind: key.kind, key: key.bytes };
+        keytab.add(entry).map_err(|error| Denied::new(KerberosCode::Failed, error))?;
+    }
+    Ok(keytab)
+}
+
+pub(crate) fn usable(password: &Secret) -> Result<Secret, Denied> {
     if password.is_empty() || password.len() > MAX_PASSWORD || password.contains(&0) {
         let detail = "a password has 1 to 1024 bytes, and no NUL";
         return Err(Denied::new(KerberosCode::PasswordRefused, detail));
@@ -197,6 +219,6 @@ fn usable(password: &Secret) -> Result<Secret, Denied> {
     Ok(password.clone())
 }
 
-fn other_answer() -> Denied {
+pub(crate) fn other_answer() -> Denied {
     Denied::new(KerberosCode::HelperFailed, "an answer to another request")
 }

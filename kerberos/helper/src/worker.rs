@@ -2,6 +2,7 @@
 
 use crate::accept::Acceptor;
 use crate::admin::Administrator;
+use crate::holder::Holder;
 use crate::verify::Verifier;
 use latchkey_kerberos::wire::{Answer, Request, write_frame};
 use latchkey_kerberos::{Denied, KerberosCode};
@@ -13,6 +14,7 @@ enum Duty {
     None,
     Verify(Box<(Verifier, Acceptor)>),
     Administrate(Box<Administrator>),
+    Hold(Holder),
 }
 
 /// Answers requests until there are none, or nobody reads the answers.
@@ -37,6 +39,16 @@ impl Duty {
             (Self::None, Request::OpenAdmin { principal, key }) => {
                 *self = Self::Administrate(Box::new(Administrator::open(principal, key)?));
                 Ok(Answer::Done)
+            }
+            (Self::None, Request::OpenHolder) => {
+                *self = Self::Hold(Holder::open()?);
+                Ok(Answer::Done)
+            }
+            (Self::Hold(duty), Request::Authenticate { principal, key }) => {
+                duty.authenticate(principal, key).map(|()| Answer::Done)
+            }
+            (Self::Hold(duty), Request::Derive { principal, password, version }) => {
+                duty.derive(principal, password, *version)
             }
             (Self::Verify(duty), Request::VerifyPassword { principal, password }) => {
                 duty.0.verify(principal, password)?;

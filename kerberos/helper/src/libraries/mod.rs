@@ -5,5 +5,6 @@
 
 pub(crate) mod gss;
 pub(crate) mod kadm5;
+pub(crate) mod keys;
 pub(crate) mod krb5;
 mod load;

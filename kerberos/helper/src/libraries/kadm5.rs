@@ -1,13 +1,13 @@
 //! libkadm5clnt: kadmind's client.
 #![expect(unsafe_code, reason = "libkadm5clnt is C; this file is made for its calls")]
 
+use super::keys::{KeyBlock, Keys};
 use super::krb5::{Context, Handle, Principal};
 use super::load::{functions, load};
 use latchkey_kerberos::wire::{Key, MAX_KEYS, MAX_NAMES};
 use latchkey_kerberos::{Denied, KerberosCode};
-use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::ptr::{null, null_mut};
-use zeroize::Zeroizing;
 
 /// `kadm5_ret_t`.
 type Code = c_long;
@@ -61,17 +61,8 @@ pub(crate) struct Record {
     room: [u64; 16],
 }
 
-/// `krb5_keyblock` (krb5.h).
-#[repr(C)]
-struct KeyBlock {
-    magic: i32,
-    kind: i32,
-    length: u32,
-    bytes: *mut u8,
-}
-
 functions! {
-    /// As kadm5/admin.h declares them; the last two are libkrb5's.
+    /// As kadm5/admin.h declares them.
     Functions {
         with_password = b"kadm5_init_with_password\0": unsafe extern "C" fn(
             Handle, *const c_char, *const c_char, *const c_char, *const Params, u32, u32, *const c_void, *mut Handle,
@@ -86,9 +77,10 @@ functions! {
         modify = b"kadm5_modify_principal\0": unsafe extern "C" fn(Handle, *const Record, c_long) -> Code;
         delete = b"kadm5_delete_principal\0": unsafe extern "C" fn(Handle, Handle) -> Code;
         set_password = b"kadm5_chpass_principal\0": unsafe extern "C" fn(Handle, Handle, *const c_char) -> Code;
-        new_keys = b"kadm5_randkey_principal\0": unsafe extern "C" fn(
-            Handle, Handle, *mut *mut KeyBlock, *mut c_int,
+        new_keys = b"kadm5_randkey_principal_3\0": unsafe extern "C" fn(
+            Handle, Handle, c_uint, c_int, *const c_void, *mut *mut KeyBlock, *mut c_int,
         ) -> Code;
+        purge_keys = b"kadm5_purgekeys\0": unsafe extern "C" fn(Handle, Handle, c_int) -> Code;
         show = b"kadm5_get_principal\0": unsafe extern "C" fn(Handle, Handle, *mut Record, c_long) -> Code;
         free_record = b"kadm5_free_principal_ent\0": unsafe extern "C" fn(Handle, *mut Record) -> Code;
         list = b"kadm5_get_principals\0": unsafe extern "C" fn(
@@ -98,16 +90,9 @@ functions! {
     }
 }
 
-functions! {
-    /// Of libkrb5.
-    KeyFunctions {
-        free_contents = b"krb5_free_keyblock_contents\0": unsafe extern "C" fn(Handle, *mut KeyBlock);
-    }
-}
-
 /// The library.
 #[derive(Clone, Copy)]
-pub(crate) struct Kadm5(Functions, KeyFunctions);
+pub(crate) struct Kadm5(Functions, Keys);
 
 /// How an administrator proves who it is.
 pub(crate) enum Proof<'a> {
@@ -120,9 +105,9 @@ pub(crate) enum Proof<'a> {
 impl Kadm5 {
     /// Loads it.
     pub(crate) fn load() -> Result<Self, Denied> {
-        let (kadm5, krb5) = (load("libkadm5clnt_mit.so.12", "libkadm5clnt-mit12")?, load("libkrb5.so.3", "libkrb5-3")?);
+        let (kadm5, keys) = (load("libkadm5clnt_mit.so.12", "libkadm5clnt-mit12")?, Keys::load()?);
         // SAFETY: the numbers in the names stand for these declarations: kadm5's changes with each change of them.
-        Ok(unsafe { Self(Functions::find(kadm5)?, KeyFunctions::find(krb5)?) })
+        Ok(unsafe { Self(Functions::find(kadm5)?, keys) })
     }
 
     /// A connection to the kadmind of `realm`.
@@ -229,12 +214,14 @@ impl Connection {
         self.judged(error, "to set a password")
     }
 
-    /// Gives random keys.
-    pub(crate) fn new_keys(&self, principal: &Principal<'_>) -> Result<Vec<Key>, Denied> {
+    /// Gives random keys; older ones may stay beside them.
+    pub(crate) fn new_keys(&self, principal: &Principal<'_>, keep_old: bool) -> Result<Vec<Key>, Denied> {
         let (mut blocks, mut count) = (null_mut(), 0);
-        // SAFETY: the handles live, the places for results are ours.
-        let error =
-            unsafe { (self.library.0.new_keys)(self.handle, principal.handle, &raw mut blocks, &raw mut count) };
+        let (functions, places) = (&self.library.0, (&raw mut blocks, &raw mut count));
+        // SAFETY: the handles live, the places for results are ours; without kinds, the library takes the KDC's.
+        let error = unsafe {
+            (functions.new_keys)(self.handle, principal.handle, keep_old.into(), 0, null(), places.0, places.1)
+        };
         self.judged(error, "to give new keys")?;
         let count = usize::try_from(count).unwrap_or(0).min(MAX_KEYS);
         if blocks.is_null() {
@@ -242,19 +229,19 @@ impl Connection {
         }
         let mut keys = Vec::with_capacity(count);
         for place in 0..count {
-            // SAFETY: the library made so many blocks, each with its bytes; they are copied, and its own wiped and freed. The
-            // array itself, of some bytes, stays: the library has no function to free it.
-            unsafe {
-                let block = blocks.add(place);
-                let length = usize::try_from((*block).length).unwrap_or(0);
-                let bytes =
-                    if (*block).bytes.is_null() { &[] } else { std::slice::from_raw_parts((*block).bytes, length) };
-                let bytes = Zeroizing::new(bytes.to_vec());
-                keys.push(u16::try_from((*block).kind).map(|kind| Key { kind, bytes }));
-                (self.library.1.free_contents)(self.context.handle, block);
-            }
+            // SAFETY: the library made so many blocks, each with its bytes, which are taken over here. The array itself, of some
+            // bytes, stays: the library has no function to free it.
+            keys.push(unsafe { self.library.1.taken(&self.context, blocks.add(place)) });
         }
-        keys.into_iter().collect::<Result<_, _>>().map_err(|_| Denied::new(KerberosCode::Failed, "a key of no type"))
+        // All are taken before one is judged.
+        keys.into_iter().collect()
+    }
+
+    /// Drops all keys but the newest.
+    pub(crate) fn purge_keys(&self, principal: &Principal<'_>) -> Result<(), Denied> {
+        // SAFETY: the handles live; no version is that of the newest, as kadmin says it.
+        let error = unsafe { (self.library.0.purge_keys)(self.handle, principal.handle, -1) };
+        self.judged(error, "to drop old keys")
     }
 
     /// Version, attributes, expiry of the principal and of its password; kadmind frees the rest.
@@ -307,8 +294,6 @@ mod tests {
     #[test]
     fn structures_are_those_of_the_headers() {
         // Of release 1.20, told by its headers and a C compiler on a 64-bit machine.
-        assert_eq!(size_of::<KeyBlock>(), 24);
-        assert_eq!((offset_of!(KeyBlock, kind), offset_of!(KeyBlock, length), offset_of!(KeyBlock, bytes)), (4, 8, 16));
         assert_eq!(offset_of!(Record, room), 104);
         for (field, offset) in [
             (offset_of!(Record, expires), 8),

@@ -23,6 +23,8 @@ pub const MAX_ANSWER: usize = 4 * 1024 * 1024;
 pub const MAX_TOKEN: usize = 64 * 1024;
 /// No password is longer.
 pub const MAX_PASSWORD: usize = 1024;
+/// No keytab that travels is longer.
+pub const MAX_KEYTAB: usize = 64 * 1024;
 /// No path is longer (`PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
 /// Names in a list, at most.

@@ -1,21 +1,23 @@
 //! What the library asks.
 
 use super::fields::{Fields, Message, WireError};
-use super::{MAX_PASSWORD, MAX_PATH, MAX_TOKEN};
+use super::{MAX_KEYTAB, MAX_PASSWORD, MAX_PATH, MAX_TOKEN};
 use latchkey_factory_plus::Upn;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// How an administrator proves who it is.
+/// How somebody proves who it is.
 #[derive(Clone, PartialEq, Eq)]
-#[allow(missing_debug_implementations)] // it holds a password
+#[allow(missing_debug_implementations)] // it holds a password, or keys
 pub enum AdminKey {
     /// With a password.
     Password(Zeroizing<Vec<u8>>),
     /// With a key in this keytab.
     Keytab(PathBuf),
+    /// With a key in a keytab that has these bytes. They are written to no disk.
+    KeytabBytes(Zeroizing<Vec<u8>>),
 }
 
 /// What is changed about a principal.
@@ -31,7 +33,7 @@ pub enum Change {
     PasswordExpires(Option<u32>),
 }
 
-/// A request. The first one opens the helper, for one of its two duties; the others belong to one duty.
+/// A request. The first one opens the helper, for one of its three duties; the others belong to one duty.
 #[derive(Clone, PartialEq, Eq)]
 #[allow(missing_debug_implementations)] // it holds passwords
 pub enum Request {
@@ -85,6 +87,13 @@ pub enum Request {
     NewKeys {
         /// To whom.
         principal: Upn,
+        /// Whether tickets for older keys are still good.
+        keep_old: bool,
+    },
+    /// Ends that for all keys but the newest; the answer is `Done`.
+    Trim {
+        /// Whose.
+        principal: Upn,
     },
     /// Changes something else; the answer is `Done`.
     Modify {
@@ -108,6 +117,24 @@ pub enum Request {
         /// As kadmind matches it: `*`, `?` and `[…]` are wildcards.
         pattern: String,
     },
+    /// Duty: to be somebody who has keys.
+    OpenHolder,
+    /// Gets a ticket, and throws it away; the answer is `Done`.
+    Authenticate {
+        /// Whose.
+        principal: Upn,
+        /// How it proves that.
+        key: AdminKey,
+    },
+    /// Makes the keys that a password stands for; the answer is `Keys`.
+    Derive {
+        /// Whose: its name is part of what they are made of.
+        principal: Upn,
+        /// The password.
+        password: Zeroizing<Vec<u8>>,
+        /// The version that the KDC gave the password.
+        version: u32,
+    },
 }
 
 impl Request {
@@ -116,12 +143,7 @@ impl Request {
         let plain = |kind, principal: &Upn| Message::new(kind, MAX_PATH + MAX_PASSWORD).text(principal.as_str());
         match self {
             Self::OpenVerifier { keytab, service } => plain(0, service).bytes(keytab.as_os_str().as_bytes()),
-            Self::OpenAdmin { principal, key: AdminKey::Password(password) } => {
-                plain(1, principal).byte(0).bytes(password)
-            }
-            Self::OpenAdmin { principal, key: AdminKey::Keytab(path) } => {
-                plain(1, principal).byte(1).bytes(path.as_os_str().as_bytes())
-            }
+            Self::OpenAdmin { principal, key } => with_key(1, principal, key),
             Self::VerifyPassword { principal, password } => plain(2, principal).bytes(password),
             Self::Accept { token } => Message::new(3, token.len()).bytes(token),
             Self::Create { principal, password, password_expires, expires } => {
@@ -134,7 +156,7 @@ impl Request {
             Self::SetPassword { principal, password, password_expires } => {
                 plain(5, principal).time(*password_expires).bytes(password)
             }
-            Self::NewKeys { principal } => plain(6, principal),
+            Self::NewKeys { principal, keep_old } => plain(6, principal).byte((*keep_old).into()),
             Self::Modify { principal, change } => {
                 let message = plain(7, principal);
                 match change {
@@ -147,6 +169,10 @@ impl Request {
             Self::Delete { principal } => plain(8, principal),
             Self::Show { principal } => plain(9, principal),
             Self::List { pattern } => Message::new(10, pattern.len()).text(pattern),
+            Self::OpenHolder => Message::new(11, 0),
+            Self::Authenticate { principal, key } => with_key(12, principal, key),
+            Self::Derive { principal, password, version } => plain(13, principal).number(*version).bytes(password),
+            Self::Trim { principal } => plain(14, principal),
         }
         .done()
     }
@@ -174,15 +200,31 @@ impl Request {
                 let (principal, password_expires) = (fields.upn()?, fields.time()?);
                 Self::SetPassword { principal, password_expires, password: fields.secret(MAX_PASSWORD)? }
             }
-            6 => Self::NewKeys { principal: fields.upn()? },
+            6 => Self::NewKeys { principal: fields.upn()?, keep_old: fields.flag()? },
             7 => Self::Modify { principal: fields.upn()?, change: change(&mut fields)? },
             8 => Self::Delete { principal: fields.upn()? },
             9 => Self::Show { principal: fields.upn()? },
             10 => Self::List { pattern: fields.text(255)?.to_owned() },
+            11 => Self::OpenHolder,
+            12 => Self::Authenticate { principal: fields.upn()?, key: admin_key(&mut fields)? },
+            13 => {
+                let (principal, version) = (fields.upn()?, fields.number()?);
+                Self::Derive { principal, version, password: fields.secret(MAX_PASSWORD)? }
+            }
+            14 => Self::Trim { principal: fields.upn()? },
             _ => return Err(WireError::Kind),
         };
         fields.end()?;
         Ok(request)
+    }
+}
+
+fn with_key(kind: u8, principal: &Upn, key: &AdminKey) -> Message {
+    let message = |room| Message::new(kind, 256 + room).text(principal.as_str());
+    match key {
+        AdminKey::Password(password) => message(password.len()).byte(0).bytes(password),
+        AdminKey::Keytab(path) => message(MAX_PATH).byte(1).bytes(path.as_os_str().as_bytes()),
+        AdminKey::KeytabBytes(bytes) => message(bytes.len()).byte(2).bytes(bytes),
     }
 }
 
@@ -194,6 +236,7 @@ fn admin_key(fields: &mut Fields<'_>) -> Result<AdminKey, WireError> {
     match fields.byte()? {
         0 => Ok(AdminKey::Password(fields.secret(MAX_PASSWORD)?)),
         1 => Ok(AdminKey::Keytab(path(fields)?)),
+        2 => Ok(AdminKey::KeytabBytes(fields.secret(MAX_KEYTAB)?)),
         _ => Err(WireError::Kind),
     }
 }
@@ -225,7 +268,11 @@ mod tests {
             Request::Create { principal: upn(), password: None, password_expires: None, expires: Some(9) },
             Request::Create { principal: upn(), password: Some(secret()), password_expires: Some(1), expires: None },
             Request::SetPassword { principal: upn(), password: secret(), password_expires: Some(u32::MAX) },
-            Request::NewKeys { principal: upn() },
+            Request::NewKeys { principal: upn(), keep_old: true },
+            Request::OpenHolder,
+            Request::Authenticate { principal: upn(), key: AdminKey::KeytabBytes(secret()) },
+            Request::Derive { principal: upn(), password: secret(), version: 3 },
+            Request::Trim { principal: upn() },
             Request::Delete { principal: upn() },
             Request::Show { principal: upn() },
             Request::List { pattern: "*/Test@R".into() },
