@@ -240,7 +240,7 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
             root.service(service::DIRECTORY).put(&path, &body, &latchkey_factory_plus_client::Precondition::None).await;
         assert!(told.is_ok(), "{told:?}");
     });
-    topics_are_those_of_templates(&centre.path("auth").join("broker"), &name);
+    topics_are_those_of_templates(&centre.path("auth").join("broker"), name.as_str());
 }
 
 /// Asks as the broker's plugin does: a line, and a line.
