@@ -73,6 +73,19 @@ mod tests {
     use smol::future::poll_once;
 
     #[test]
+    fn what_waits_is_bounded_in_number() {
+        latchkey_test_support::block_on(async {
+            let (outbox, outgoing) = outbox(10);
+            for _ in 0..FRAMES {
+                assert!(outbox.put(Message::text("")));
+            }
+            assert!(poll_once(outgoing.overflowed()).await.is_none());
+            assert!(!outbox.put(Message::text("")));
+            outgoing.overflowed().await;
+        });
+    }
+
+    #[test]
     fn what_waits_is_bounded_in_bytes() {
         latchkey_test_support::block_on(async {
             let (outbox, outgoing) = outbox(10);
