@@ -23,11 +23,11 @@ use service::Service;
 use watchers::Watchers;
 
 const ROUNDS: u32 = 7;
-/// With the other engine.
-const OTHER_ROUNDS: u32 = 3;
 /// Requests of a round.
 const GETS: u32 = 20_000;
 const WRITES: u32 = 8_000;
+/// Rounds with the engine in `PostgreSQL`, and what each of them writes.
+const OTHER: (u32, u32) = (3, 2_000);
 /// As many as a watcher may be behind are never under way.
 const WATCHED_WRITES: u32 = 400;
 const WATCHERS: u32 = 100;
@@ -64,7 +64,7 @@ fn other_engine(bench: &Bench, place: &str) {
     service::fill(place);
     let service = Service::start(place);
     let mut connections = Connections::open(service.address, &service.token());
-    let measured = Rounds::of(&mut connections, None, OTHER_ROUNDS);
+    let measured = Rounds::of(&mut connections, None, OTHER);
     measured.report(bench, "config-db/postgres", "PostgreSQL engine");
 }
 
@@ -73,7 +73,7 @@ fn memory(bench: &Bench, service: &Service, id: &str, what: &str) {
 }
 
 fn requests(bench: &Bench, connections: &mut Connections, postgres: Option<&Postgres>) {
-    let measured = Rounds::of(connections, postgres, ROUNDS);
+    let measured = Rounds::of(connections, postgres, (ROUNDS, WRITES));
     measured.report(bench, "config-db/http", "16 connections");
     for (id, what, rounds) in [
         ("pgbench/select", "pgbench: one row selected, prepared, 16 clients", &measured.selects),
@@ -86,6 +86,7 @@ fn requests(bench: &Bench, connections: &mut Connections, postgres: Option<&Post
 /// How long the requests of each round took, and the peer's thousand; the first round is the warm-up.
 #[derive(Default)]
 struct Rounds {
+    writes: u32,
     gets: Vec<Duration>,
     puts: Vec<Duration>,
     patches: Vec<Duration>,
@@ -94,15 +95,15 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn of(connections: &mut Connections, postgres: Option<&Postgres>, count: u32) -> Self {
-        let mut rounds = Self::default();
+    fn of(connections: &mut Connections, postgres: Option<&Postgres>, (count, writes): (u32, u32)) -> Self {
+        let mut rounds = Self { writes, ..Self::default() };
         for round in 0..=count {
-            let change = |number| round * WRITES + number;
+            let change = |number| round * writes + number;
             rounds.gets.push(connections.ask(GETS, 200, content::get));
             rounds.selects.extend(postgres.map(|postgres| postgres.thousand(SELECT)));
-            rounds.puts.push(connections.ask(WRITES, 204, |number| content::put(number, change(number))));
+            rounds.puts.push(connections.ask(writes, 204, |number| content::put(number, change(number))));
             rounds.updates.extend(postgres.map(|postgres| postgres.thousand(UPDATE)));
-            rounds.patches.push(connections.ask(WRITES, 204, |number| content::patch(number, change(number))));
+            rounds.patches.push(connections.ask(writes, 204, |number| content::patch(number, change(number))));
         }
         rounds
     }
@@ -110,8 +111,8 @@ impl Rounds {
     fn report(&self, bench: &Bench, id: &str, how: &str) {
         for (name, what, count, rounds) in [
             ("get", "GET of an entry", GETS, &self.gets),
-            ("put", "durable PUT", WRITES, &self.puts),
-            ("patch", "durable PATCH", WRITES, &self.patches),
+            ("put", "durable PUT", self.writes, &self.puts),
+            ("patch", "durable PATCH", self.writes, &self.patches),
         ] {
             report(bench, &format!("{id}-{name}"), &format!("{what}, {how}"), count, rounds);
         }
