@@ -188,7 +188,7 @@ pub(crate) const PROMISED: [Promised; 36] = [
     promised(
         "config-db/http-put-watched",
         Limit::Microseconds(1e6 / 340.0),
-        "config-db: durable PUT while 100 searches are told of it: 340 a second",
+        "config-db: durable PUT while 100 searches hear of it: 340 a second",
         "`centre/config-db/benches/requests/main.rs`",
     ),
     promised(
