@@ -11,7 +11,7 @@ use crate::child;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the lowest layer to the highest.
-const BENCHMARKS: [(&str, &str); 15] = [
+const BENCHMARKS: [(&str, &str); 17] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-attestation", "snp"),
     ("latchkey-attestation", "tdx"),
@@ -21,6 +21,8 @@ const BENCHMARKS: [(&str, &str); 15] = [
     ("latchkey-measurements", "launch"),
     ("latchkey-cli", "measure"),
     ("latchkey-join-service", "tickets"),
+    ("latchkey-group-commit", "writes"),
+    ("latchkey-config-db", "entries"),
     ("latchkey-config-db", "requests"),
     ("latchkey-qemu-tests", "image"),
     ("latchkey-qemu-tests", "boot"),

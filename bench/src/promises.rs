@@ -31,7 +31,7 @@ const fn promised(id: &'static str, at_most: Limit, what: &'static str, shown_by
 }
 
 /// All promises with numbers, in the order of the document.
-pub(crate) const PROMISED: [Promised; 22] = [
+pub(crate) const PROMISED: [Promised; 36] = [
     promised("agent/bytes", Limit::Bytes(2_500_000), "the agent, static, stripped", "`qemu-tests/src/bin/size.rs`"),
     promised("agent/crates", Limit::Count(110), "crates in it", "`qemu-tests/src/bin/size.rs`"),
     promised(
@@ -148,6 +148,90 @@ pub(crate) const PROMISED: [Promised; 22] = [
         Limit::TimesOf("kubernetes/worker-typed", 1.1),
         "power-on to a worker that is Ready, beside the same",
         "`qemu-tests/benches/kubernetes.rs`",
+    ),
+    promised(
+        "config-db/http-get",
+        Limit::TimesOf("pgbench/select", 1.0 / 0.52),
+        "config-db: GET with a token and 50 permissions, 16 connections, beside pgbench's select",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "config-db/http-put",
+        Limit::TimesOf("pgbench/update", 1.0 / 0.83),
+        "config-db: durable PUT, the same way, beside pgbench's update",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "config-db/http-patch",
+        Limit::TimesOf("pgbench/update", 1.0 / 1.2),
+        "config-db: durable PATCH, beside the same",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "config-db/postgres-get",
+        Limit::TimesOf("pgbench/select", 1.0 / 0.052),
+        "config-db in PostgreSQL: GET, beside pgbench's select; the original's ratio",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "config-db/postgres-put",
+        Limit::TimesOf("pgbench/update", 1.0 / 0.083),
+        "config-db in PostgreSQL: durable PUT, beside pgbench's update; the original's ratio",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "config-db/postgres-patch",
+        Limit::TimesOf("pgbench/update", 1.0 / 0.118),
+        "config-db in PostgreSQL: durable PATCH, beside the same; the original's ratio",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "config-db/http-put-watched",
+        Limit::Microseconds(1e6 / 340.0),
+        "config-db: durable PUT while 100 searches hear of it: 340 a second",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "config-db/http-frames",
+        Limit::Microseconds(1e6 / 33_000.0),
+        "config-db: a frame of these searches: 33 000 a second",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "config-db/memory-ready",
+        Limit::Bytes(32_000_000),
+        "memory of config-db with 10 000 entries, ready (`VmRSS`)",
+        "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "auth/bytes",
+        Limit::Bytes(6_000_000),
+        "the centre's auth, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
+    promised(
+        "cluster-manager/bytes",
+        Limit::Bytes(6_000_000),
+        "the centre's cluster manager, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
+    promised(
+        "config-db/bytes",
+        Limit::Bytes(6_000_000),
+        "the centre's config-db, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
+    promised(
+        "directory/bytes",
+        Limit::Bytes(6_000_000),
+        "the centre's directory, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
+    promised(
+        "git-server/bytes",
+        Limit::Bytes(6_000_000),
+        "the centre's git server, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
     ),
 ];
 

@@ -73,12 +73,21 @@ pub fn guest(binary: &str) -> Result<PathBuf, HarnessError> {
 
 /// A program that images carry beside the agent, static like it. Its package has its name.
 pub fn for_nodes(program: &str) -> Result<PathBuf, HarnessError> {
-    let arguments = ["--release", "--package", program, "--bins", "--target"];
+    static_program("release", program)
+}
+
+fn static_program(profile: &str, program: &str) -> Result<PathBuf, HarnessError> {
+    let arguments = ["--profile", profile, "--package", program, "--bins", "--target"];
     if has_musl() {
         return cargo_build(&[&arguments[..], &[MUSL]].concat())?.program(program);
     }
     let flags = format!("target.{GLIBC}.rustflags=[\"-C\",\"target-feature=+crt-static\"]");
     cargo_build(&[&arguments[..], &[GLIBC, "--config", &flags]].concat())?.program(program)
+}
+
+/// A program of the centre as users get it: static, in the profile that ships.
+pub fn for_centres(program: &str) -> Result<PathBuf, HarnessError> {
+    static_program("service", program)
 }
 
 /// A program of the workspace that runs on this machine (a service, the command line); built once per process, all in one

@@ -10,7 +10,7 @@ use redb::{Database, ReadTransaction, ReadableTable};
 
 use crate::CopyError;
 use crate::file::definition;
-use crate::lock::beside;
+use crate::lock::{beside, sync_directory};
 
 /// What the file held at one moment. Writes go on meanwhile; what they replace stays in the file as long as this is there.
 pub struct Moment {
@@ -53,7 +53,7 @@ fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) ->
     let copied = fill(from, tables, file)
         .map_err(|error| CopyError::Storage(error.to_string()))
         .and_then(|()| fs::rename(&unfinished, path).map_err(CopyError::io("write", path)))
-        .and_then(|()| sync_directory(path));
+        .and_then(|()| sync_directory(path).map_err(CopyError::io("sync the directory of", path)));
     if copied.is_err() {
         drop(fs::remove_file(&unfinished)); // what went wrong before is what the caller wants to know
     }
@@ -75,12 +75,4 @@ fn fill(from: &ReadTransaction, tables: &'static [&'static str], file: File) -> 
     transaction.commit()?;
     database.close()?;
     Ok(())
-}
-
-fn sync_directory(path: &Path) -> Result<(), CopyError> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(CopyError::io("sync", directory))
 }

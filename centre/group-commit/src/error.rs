@@ -1,7 +1,7 @@
 //! What goes wrong.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{LONGEST_KEY, LONGEST_VALUE, WAITING_WRITES};
@@ -30,6 +30,28 @@ pub enum OpenError {
         /// What redb says.
         reason: String,
     },
+    /// The log beside the file is part of it, and cannot be used.
+    #[error(
+        "{path} cannot be used: {reason}; it has writes that its database lacks: restore the database from a backup, and move the log \
+         away", path = .path.display()
+    )]
+    DamagedLog {
+        /// The log.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The log beside the file is of another one.
+    #[error(
+        "{log} has writes of another file than {path}; if that was restored or copied to its place, move the log away",
+        log = .log.display(), path = .path.display()
+    )]
+    ForeignLog {
+        /// The file.
+        path: PathBuf,
+        /// The log.
+        log: PathBuf,
+    },
     /// The caller could not use an entry.
     #[error("{path}, table {table}: {reason}", path = .path.display())]
     Entry {
@@ -47,6 +69,17 @@ impl OpenError {
         let path = path.into();
         move |source| Self::Io { what, path, source }
     }
+
+    pub(crate) fn damaged<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> Self {
+        move |reason| Self::Damaged { path: path.into(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn written(path: &Path) -> impl Fn(redb::Error) -> Self {
+        move |error| match error {
+            redb::Error::Io(source) => Self::io("write", path)(source),
+            other => Self::damaged(path)(other),
+        }
+    }
 }
 
 /// Why something was not written. Nothing of it can be seen, now or after the next start.
@@ -61,6 +94,9 @@ pub enum WriteError {
     /// See [`LONGEST_VALUE`].
     #[error("a value of {0} bytes; at most {LONGEST_VALUE} are written")]
     ValueTooLong(usize),
+    /// The changes of one call, or of all calls that share an fsync.
+    #[error("changes of {0} bytes at once; at most 512 MiB are written")]
+    GroupTooLong(u64),
     /// See [`WAITING_WRITES`].
     #[error("{WAITING_WRITES} writes wait for the disk already; try again later")]
     Busy,

@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
-use crate::{Change, CopyError, DurableFile, OpenError, WriteError, copy_place};
+use crate::{Change, CopyError, DurableFile, Gathering, OpenError, WriteError, copy_place};
 use async_channel::{Receiver, Sender, TrySendError, bounded};
 
 /// How many writes may wait for the disk; more are refused.
@@ -112,24 +113,31 @@ impl Drop for Inner {
 
 /// The writer's life.
 fn run(mut file: DurableFile, orders: &Receiver<Order>) {
+    let mut gathering = Gathering::new();
     let mut next = orders.recv_blocking().ok();
     while let Some(order) = next.take() {
         match order {
-            Order::Write(first) => next = write_group(&mut file, first, orders),
+            Order::Write(first) => next = write_group(&mut file, first, orders, &mut gathering),
             Order::Copy(path, done) => start_copy(&mut file, path, &done),
         }
         next = next.or_else(|| orders.recv_blocking().ok());
     }
 }
 
-/// Writes `first` and all writes that wait behind it; gives the order that is no write of this group.
-fn write_group(file: &mut DurableFile, first: Write, orders: &Receiver<Order>) -> Option<Order> {
+/// Writes `first` and all writes that wait behind it, or are about to come; gives the order that is no write of this group.
+fn write_group(
+    file: &mut DurableFile,
+    first: Write,
+    orders: &Receiver<Order>,
+    gathering: &mut Gathering,
+) -> Option<Order> {
+    gathering.begin();
     let mut changes = first.changes;
     let mut waiting = vec![first.done];
     let mut bytes = size(&changes);
     let mut next = None;
     while bytes < GROUP_BYTES
-        && let Ok(order) = orders.try_recv()
+        && let Some(order) = gathering.next(orders, waiting.len())
     {
         match order {
             Order::Write(write) => {
@@ -143,7 +151,9 @@ fn write_group(file: &mut DurableFile, first: Write, orders: &Receiver<Order>) -
             }
         }
     }
+    let began = Instant::now();
     let written = file.commit(&changes);
+    gathering.written(waiting.len(), orders.len(), began.elapsed());
     for done in waiting {
         // Whoever no longer waits does not want to know.
         drop(done.try_send(written.clone()));

@@ -14,7 +14,6 @@ mod postgres;
 mod service;
 mod watchers;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use latchkey_bench::{Bench, Clock, Figure, Quantity};
@@ -27,6 +26,8 @@ const ROUNDS: u32 = 7;
 /// Requests of a round.
 const GETS: u32 = 20_000;
 const WRITES: u32 = 8_000;
+/// Rounds with the engine in `PostgreSQL`, and what each of them writes.
+const OTHER: (u32, u32) = (3, 2_000);
 /// As many as a watcher may be behind are never under way.
 const WATCHED_WRITES: u32 = 400;
 const WATCHERS: u32 = 100;
@@ -34,48 +35,93 @@ const WATCHERS: u32 = 100;
 const DISK: &str = "/var/tmp";
 
 fn main() {
-    if let Some(directory) = std::env::args().skip_while(|argument| argument != service::SERVE).nth(1) {
-        return service::serve(Path::new(&directory));
+    if let Some(place) = std::env::args().skip_while(|argument| argument != service::SERVE).nth(1) {
+        return service::serve(&place);
     }
     let bench = Bench::from_args();
+    let postgres = Postgres::start();
+    if let Err(why) = &postgres {
+        eprintln!("pgbench and the PostgreSQL engine are left out: {why}");
+    }
+    let postgres = postgres.ok();
     let directory = tempfile::tempdir_in(DISK).unwrap();
-    service::fill(directory.path());
-    let service = Service::start(directory.path());
+    let place = directory.path().to_str().unwrap();
+    service::fill(place);
+    let service = Service::start(place);
     memory(&bench, &service, "memory-ready", "memory with 10 000 entries, ready, bytes");
     let mut connections = Connections::open(service.address, &service.token());
-    requests(&bench, &mut connections);
+    requests(&bench, &mut connections, postgres.as_ref());
     watched(&bench, &service, &mut connections);
     memory(&bench, &service, "memory-served", "memory with 10 000 entries, after all that, bytes");
+    drop(service);
+    if let Some(postgres) = &postgres {
+        other_engine(&bench, &postgres.connection_string());
+    }
+}
+
+/// The same requests, with the engine that keeps everything in `PostgreSQL`.
+fn other_engine(bench: &Bench, place: &str) {
+    service::fill(place);
+    let service = Service::start(place);
+    let mut connections = Connections::open(service.address, &service.token());
+    let measured = Rounds::of(&mut connections, None, OTHER);
+    measured.report(bench, "config-db/postgres", "PostgreSQL engine");
 }
 
 fn memory(bench: &Bench, service: &Service, id: &str, what: &str) {
     bench.count(&Quantity::new(&format!("config-db/{id}"), what, service.memory()));
 }
 
-fn requests(bench: &Bench, connections: &mut Connections) {
-    let postgres = Postgres::start();
-    if let Err(why) = &postgres {
-        eprintln!("pgbench is left out: {why}");
-    }
-    let (mut gets, mut puts, mut patches, mut selects, mut updates) = (vec![], vec![], vec![], vec![], vec![]);
-    // The first round is the warm-up.
-    for round in 0..=ROUNDS {
-        gets.push(connections.ask(GETS, 200, content::get));
-        selects.extend(postgres.as_ref().map(|postgres| postgres.thousand(SELECT)));
-        puts.push(connections.ask(WRITES, 204, |number| content::put(number, round * WRITES + number)));
-        updates.extend(postgres.as_ref().map(|postgres| postgres.thousand(UPDATE)));
-        patches.push(connections.ask(WRITES, 204, |number| content::patch(number, round * WRITES + number)));
-    }
-    for (id, what, count, rounds) in [
-        ("config-db/http-get", "GET of an entry, 16 connections", GETS, &gets),
-        ("config-db/http-put", "durable PUT, 16 connections", WRITES, &puts),
-        ("config-db/http-patch", "durable PATCH, 16 connections", WRITES, &patches),
-        ("pgbench/select", "pgbench: one row selected, prepared, 16 clients", 1000, &selects),
-        ("pgbench/update", "pgbench: one row updated, prepared, 16 clients", 1000, &updates),
+fn requests(bench: &Bench, connections: &mut Connections, postgres: Option<&Postgres>) {
+    let measured = Rounds::of(connections, postgres, (ROUNDS, WRITES));
+    measured.report(bench, "config-db/http", "16 connections");
+    for (id, what, rounds) in [
+        ("pgbench/select", "pgbench: one row selected, prepared, 16 clients", &measured.selects),
+        ("pgbench/update", "pgbench: one row updated, prepared, 16 clients", &measured.updates),
     ] {
-        if let Some((_, rounds)) = rounds.split_first() {
-            bench.report(&Figure::from_batches(id, what, Clock::Wall, count, rounds));
+        report(bench, id, what, 1000, rounds);
+    }
+}
+
+/// How long the requests of each round took, and the peer's thousand; the first round is the warm-up.
+#[derive(Default)]
+struct Rounds {
+    writes: u32,
+    gets: Vec<Duration>,
+    puts: Vec<Duration>,
+    patches: Vec<Duration>,
+    selects: Vec<Duration>,
+    updates: Vec<Duration>,
+}
+
+impl Rounds {
+    fn of(connections: &mut Connections, postgres: Option<&Postgres>, (count, writes): (u32, u32)) -> Self {
+        let mut rounds = Self { writes, ..Self::default() };
+        for round in 0..=count {
+            let change = |number| round * writes + number;
+            rounds.gets.push(connections.ask(GETS, 200, content::get));
+            rounds.selects.extend(postgres.map(|postgres| postgres.thousand(SELECT)));
+            rounds.puts.push(connections.ask(writes, 204, |number| content::put(number, change(number))));
+            rounds.updates.extend(postgres.map(|postgres| postgres.thousand(UPDATE)));
+            rounds.patches.push(connections.ask(writes, 204, |number| content::patch(number, change(number))));
         }
+        rounds
+    }
+
+    fn report(&self, bench: &Bench, id: &str, how: &str) {
+        for (name, what, count, rounds) in [
+            ("get", "GET of an entry", GETS, &self.gets),
+            ("put", "durable PUT", self.writes, &self.puts),
+            ("patch", "durable PATCH", self.writes, &self.patches),
+        ] {
+            report(bench, &format!("{id}-{name}"), &format!("{what}, {how}"), count, rounds);
+        }
+    }
+}
+
+fn report(bench: &Bench, id: &str, what: &str, count: u32, rounds: &[Duration]) {
+    if let Some((_, rounds)) = rounds.split_first() {
+        bench.report(&Figure::from_batches(id, what, Clock::Wall, count, rounds));
     }
 }
 

@@ -42,6 +42,11 @@ impl Postgres {
         Ok(started)
     }
 
+    /// What a client of it is told.
+    pub(crate) fn connection_string(&self) -> String {
+        format!("host={} user=latchkey dbname=postgres", self.directory.path().display())
+    }
+
     fn client(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.arg("-h").arg(self.directory.path());

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 
 use latchkey_centre_service::{AccessConfig, AccessLists};
-use latchkey_config_db::engine::Embedded;
+use latchkey_config_db::engine::{Embedded, Engine, Postgres};
 use latchkey_config_db::server::{Callers, server};
 use latchkey_config_db::{Caller, ConfigDb, Json, Preconditions, Uuid, Write};
 use latchkey_factory_plus::grants::Access;
@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::content::{APP, ENTRIES, WATCHED, WATCHED_ENTRIES, object, value};
 
-/// The argument before the directory.
+/// The argument before the place.
 pub(crate) const SERVE: &str = "--serve";
 const GRANTS: u8 = 50;
 
@@ -35,9 +35,9 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn start(directory: &Path) -> Self {
+    pub(crate) fn start(place: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.arg(SERVE).arg(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(SERVE).arg(place).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = spawn(command).unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -70,13 +70,19 @@ impl Drop for Service {
     }
 }
 
-fn database(directory: &Path) -> ConfigDb {
-    ConfigDb::start(Embedded::at(directory.join("config-db"))).unwrap()
+/// A place is a directory, or the connection string of a `PostgreSQL`.
+fn database(place: &str) -> ConfigDb {
+    let engine: Box<dyn Engine> = if place.starts_with("host=") {
+        Box::new(Postgres::at(place).unwrap())
+    } else {
+        Box::new(Embedded::at(Path::new(place).join("config-db")))
+    };
+    ConfigDb::start(engine).unwrap()
 }
 
 /// All entries, by another process than that whose memory is measured.
-pub(crate) fn fill(directory: &Path) {
-    let database = database(directory);
+pub(crate) fn fill(place: &str) {
+    let database = database(place);
     let root = |write| database.write(Caller::root(), write);
     let create = |class, uuid| Write::CreateObject { class, uuid: Some(uuid) };
     let put = |app, number| Write::Put(app, object(number), Json::of(&value(number)), Preconditions::default());
@@ -97,7 +103,7 @@ pub(crate) fn fill(directory: &Path) {
 }
 
 /// Serves until its input ends.
-pub(crate) fn serve(directory: &Path) {
+pub(crate) fn serve(place: &str) {
     let config: HttpConfig = serde_json::from_value(json!({
         "listen": ["127.0.0.1:0"], "admin_listen": "127.0.0.1:0", "insecure": true
     }))
@@ -112,7 +118,7 @@ pub(crate) fn serve(directory: &Path) {
     let access = AccessConfig { root: None, fixed: BTreeMap::from([("admin@R".parse().unwrap(), grants())]) };
     let callers = Callers::new(AccessLists::new(&access, &client), &client);
     let verifier = Arc::new(FakeVerifier::of([("admin@R", "pw")]));
-    let database = database(directory);
+    let database = database(place);
     let server = server(&config, "R".parse().unwrap(), verifier, &database, &callers).unwrap();
     let running = server.start(Arc::new(Nothing), Arc::new(Nothing)).unwrap();
     println!("{}", running.address());

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use async_channel::{Receiver, Sender};
+use latchkey_group_commit::Gathering;
 
 use super::{Shared, Shown};
 use crate::access::{Caller, Permitted};
@@ -17,6 +19,8 @@ use crate::{Model, Mutation};
 
 /// How many writes become durable at once, at most.
 const GROUP: usize = 256;
+/// How many bytes of JSON are enough for a group, so that it does not hold the next one for long.
+const GROUP_BYTES: usize = 8 << 20;
 
 /// Where a write's caller waits.
 type Done = Sender<Result<Outcome, Refusal>>;
@@ -40,6 +44,7 @@ pub(super) struct Writer<E> {
     shared: Arc<Shared>,
     ahead: Model,
     schemas: Schemas,
+    gathering: Gathering,
 }
 
 /// Writes of one group: what each came to, and what is to be kept.
@@ -48,6 +53,7 @@ struct Group {
     done: Vec<(Done, Result<Outcome, Refusal>)>,
     mutations: Vec<Mutation>,
     inverses: Vec<Mutation>,
+    bytes: usize,
 }
 
 impl<E: Engine> Writer<E> {
@@ -59,7 +65,7 @@ impl<E: Engine> Writer<E> {
             Ok(())
         })?;
         shared.write().model = ahead.clone();
-        let mut writer = Self { engine, shared, ahead, schemas: Schemas::default() };
+        let mut writer = Self { engine, shared, ahead, schemas: Schemas::default(), gathering: Gathering::new() };
         writer.begin()?;
         let beginning = if writer.ahead.objects().len() == 0 { special::beginning() } else { Vec::new() };
         writer.engine.commit(&rows(&beginning))?;
@@ -92,9 +98,10 @@ impl<E: Engine> Writer<E> {
         }
     }
 
-    /// Writes `first` and what waits behind it; gives the order that is no write.
+    /// Writes `first` and what waits behind it, or is about to come; gives the order that is no write.
     fn write_group(&mut self, first: Order, orders: &Receiver<Order>) -> Option<Order> {
         let mut group = Group::default();
+        self.gathering.begin();
         let begun = self.begin();
         let mut order = Some(first);
         while let Some(Order::Write { caller, write, done }) = order {
@@ -103,10 +110,13 @@ impl<E: Engine> Writer<E> {
                 Err(error) => Err(Refusal::Unavailable(error.to_string())),
             };
             group.done.push((done, outcome));
-            order = if group.done.len() < GROUP { orders.try_recv().ok() } else { None };
+            let room = group.done.len() < GROUP && group.bytes < GROUP_BYTES;
+            order = if room { self.gathering.next(orders, group.done.len()) } else { None };
         }
         if begun.is_ok() {
+            let began = Instant::now();
             self.commit(&mut group);
+            self.gathering.written(group.done.len(), orders.len(), began.elapsed());
         }
         for (done, outcome) in group.done {
             drop(done.try_send(outcome)); // whoever no longer waits does not want to know
@@ -119,6 +129,7 @@ impl<E: Engine> Writer<E> {
         let mut transaction = Transaction::on(&mut self.ahead);
         let outcome = execute(&mut transaction, &mut self.schemas, &permitted);
         let (mutations, inverses) = transaction.into_parts();
+        group.bytes += mutations.iter().map(size).sum::<usize>();
         group.mutations.extend(mutations);
         group.inverses.extend(inverses);
         outcome
@@ -182,4 +193,12 @@ impl<E: Engine> Writer<E> {
 
 fn rows(mutations: &[Mutation]) -> Vec<latchkey_group_commit::Change> {
     mutations.iter().map(Row::of).collect()
+}
+
+/// Bytes of JSON.
+fn size(mutation: &Mutation) -> usize {
+    match mutation {
+        Mutation::Entry(_, _, Some(entry)) => entry.json.text().len(),
+        _ => 0,
+    }
 }

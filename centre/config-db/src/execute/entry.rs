@@ -48,7 +48,7 @@ pub(super) fn patch(
             "the entry is no JSON object, so there is nothing to merge into; use PUT".into(),
         ));
     }
-    let after = Json::of(&Value::Object(merge::merged(value, changes)));
+    let after = Json::from(Value::Object(merge::merged(value, changes)));
     if before.as_ref() == Some(&after) {
         return Ok(Outcome::Done);
     }

@@ -30,15 +30,12 @@ impl Json {
         if bytes.len() > LONGEST_JSON {
             return Err(JsonError::TooLong(bytes.len()));
         }
-        Ok(Self::of(&serde_json::from_slice(bytes)?))
+        Ok(Self::from(serde_json::from_slice::<Value>(bytes)?))
     }
 
     /// The text of a value.
     pub fn of(value: &Value) -> Self {
-        let mut value = value.clone();
-        // A map keeps the order of its text where another crate of the program asks serde_json for that.
-        value.sort_all_objects();
-        Self(value.to_string().into())
+        Self::from(value.clone())
     }
 
     /// The text.
@@ -49,6 +46,14 @@ impl Json {
     /// The value.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_else(|error| unreachable!("{self} was JSON: {error}"))
+    }
+}
+
+impl From<Value> for Json {
+    fn from(mut value: Value) -> Self {
+        // A map keeps the order of its text where another crate of the program asks serde_json for that.
+        value.sort_all_objects();
+        Self(value.to_string().into())
     }
 }
 

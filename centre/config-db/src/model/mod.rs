@@ -227,7 +227,7 @@ impl Object {
         let value = serde_json::json!({
             "uuid": uuid, "class": class, "rank": rank, "owner": owner, "deleted": deleted, "strict": true,
         });
-        Entry { json: Json::of(&value), etag: *etag }
+        Entry { json: value.into(), etag: *etag }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use async_channel::{Receiver, Sender, bounded};
+use async_channel::{Receiver, Sender, unbounded};
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::application::REGISTRATION;
 use latchkey_factory_plus::uuids::class::APPLICATION;
@@ -40,7 +40,8 @@ struct Watcher {
 impl Watchers {
     /// Adds a watcher, who is told of all changes from now on.
     pub(crate) fn add(&mut self, model: &Model, target: &Target) -> (u64, Receiver<Event>) {
-        let (events, told) = bounded(WAITING_EVENTS);
+        // A bounded channel would take the room for all of them at once; see [`Watcher::tell`] for the bound.
+        let (events, told) = unbounded();
         self.next_number += 1;
         let Target { resource, head, filter } = target;
         let watcher = Watcher { number: self.next_number, events, head: *head, filter: filter.clone() };
@@ -168,7 +169,8 @@ impl Watcher {
     /// Whether the watcher stays.
     fn tell(&self, event: Event) -> bool {
         let event = if self.head { event.without_body() } else { event };
-        self.events.try_send(event).is_ok()
+        // Nobody else sends at the same time: the index is under one lock.
+        self.events.len() < WAITING_EVENTS && self.events.try_send(event).is_ok()
     }
 
     /// What a change of an entry is to a search with this watcher's filter.

@@ -1,40 +1,44 @@
 //! The file: written by whoever has it, one durable group of changes at a time.
+//!
+//! A group is appended to the log beside the database, which is one write and one fsync. When the log is full, a copy is taken or
+//! the file is closed, the database gets all that the log has, in one transaction; the log then begins anew. At a start the
+//! database gets what a process that was killed left in the log. So whatever is in the database was acknowledged, and
+//! whatever was acknowledged is in the database or in the log.
+
+mod database;
 
 use std::fmt;
-use std::fs::{File, OpenOptions, Permissions};
-use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::backends::FileBackend;
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase};
 
-use crate::lock::Lock;
+pub(crate) use database::definition;
+use database::{Make, State};
+
+use crate::lock::{Lock, sync_directory};
+use crate::log::{self, Disk, Log, Place, Scan};
 use crate::{Change, Moment, OpenError, WriteError};
 
 /// Who reads a file's entries when it is opened: table, key, value; an error refuses the file.
 pub(crate) type Reader<'a> = &'a mut dyn FnMut(&'static str, &[u8], &[u8]) -> Result<(), String>;
 
-/// Makes redb's database of an open file; tests put failures between.
-type OpenDatabase = Box<dyn Fn(File) -> Result<Database, DatabaseError> + Send>;
-
-/// redb's cache. Entries are read once, when the file is opened; what is left is the inner pages of trees.
-const CACHE: usize = 4 << 20;
-/// Counts the groups that were written, to tell after a failure whether the last one stands in the file.
-const GROUPS: TableDefinition<'static, (), u64> = TableDefinition::new("latchkey-group-commit");
+/// How the two files are opened; tests put failures between.
+pub(crate) struct Means {
+    make: Make,
+    disk: Box<dyn Fn(File) -> Box<dyn Disk> + Send>,
+}
 
 /// A durable file of keys and values, open for one process.
 pub struct DurableFile {
     path: PathBuf,
     tables: &'static [&'static str],
-    open_database: OpenDatabase,
-    /// None after a failure, until the file was opened anew.
+    make: Make,
+    /// None after a failure, until it was opened anew.
     database: Option<Arc<Database>>,
-    /// How many groups were acknowledged in the life of the file.
-    groups: u64,
-    /// After a failure: what undoes the group that failed, should it stand in the file nevertheless.
-    undo: Vec<Change>,
+    place: Place,
+    log: Log,
     _lock: Lock,
 }
 
@@ -42,30 +46,30 @@ impl DurableFile {
     /// Opens the file, or makes it (mode 0600, within a directory that is there), and hands all its entries over.
     ///
     /// Every table that the caller will ever write is named in `tables`; others in the file are left alone. `PATH.lock` is
-    /// made beside it.
+    /// made beside it, and `PATH.log`, which is part of the file until it is closed.
     pub fn open(
         path: impl AsRef<Path>,
         tables: &'static [&'static str],
         each: impl FnMut(&'static str, &[u8], &[u8]) -> Result<(), String>,
     ) -> Result<Self, OpenError> {
-        let open = |file| Database::builder().set_cache_size(CACHE).create_with_backend(FileBackend::new(file)?);
-        Self::open_with(path.as_ref(), tables, Box::new(open), each)
+        let means = Means { make: Box::new(database::make), disk: Box::new(|file| Box::new(file)) };
+        Self::open_with(path.as_ref(), tables, means, each)
     }
 
     pub(crate) fn open_with(
         path: &Path,
         tables: &'static [&'static str],
-        open_database: OpenDatabase,
+        means: Means,
         mut each: impl FnMut(&'static str, &[u8], &[u8]) -> Result<(), String>,
     ) -> Result<Self, OpenError> {
         let lock = Lock::take(path)?;
-        let path = path.to_path_buf();
-        let mut file = Self { path, tables, open_database, database: None, groups: 0, undo: Vec::new(), _lock: lock };
-        let database = Arc::new(file.database_of_path()?);
-        file.groups = file.prepare(&database).map_err(|error| file.damaged(&error))?;
-        file.read(&database, &mut each)?;
-        file.database = Some(database);
-        Ok(file)
+        let Means { make, disk } = means;
+        let database = database::open(path, &make)?;
+        let place = Place::of(path);
+        let log = take_over(path, &database, tables, &place, &disk)?;
+        database::read(&database, path, tables, &mut each)?;
+        let (path, database) = (path.to_path_buf(), Some(Arc::new(database)));
+        Ok(Self { path, tables, make, database, place, log, _lock: lock })
     }
 
     /// The file's path.
@@ -85,132 +89,105 @@ impl DurableFile {
         if changes.is_empty() {
             return Ok(());
         }
+        if self.log.is_full_for(changes) {
+            self.settle(true)?;
+        }
+        self.log.append(changes)
+    }
+
+    /// What was acknowledged up to now, to be copied.
+    pub fn moment(&mut self) -> Result<Moment, WriteError> {
+        let database = self.settle(true)?;
+        let seen = database.begin_read().map_err(|error| failed(&error))?;
+        Ok(Moment::of(seen, self.tables))
+    }
+
+    /// Brings what the log has into the database; `open` says whether the log is written further.
+    fn settle(&mut self, open: bool) -> Result<Arc<Database>, WriteError> {
         let database = self.working()?;
-        let mut undo = Vec::new();
-        match write(&database, changes, self.groups + 1, &mut undo) {
+        if self.log.is_empty() && open {
+            return Ok(database);
+        }
+        let bytes = self.log.read().map_err(|error| failed(&error))?;
+        let changes = self.log.changes(&bytes).map_err(|damage| failed(&damage))?;
+        let state = State { groups: self.log.last(), log: Some((self.log.key(), open)) };
+        match database::write(&database, self.tables, changes.into_iter(), state) {
             Ok(()) => {
-                self.groups += 1;
-                Ok(())
+                self.log.restart();
+                Ok(database)
             }
             Err(error) => {
                 self.database = None;
-                undo.reverse(); // of several changes of one key, the first one knows what stood there
-                self.undo = undo;
                 Err(failed(&error))
             }
         }
     }
 
-    /// What was acknowledged up to now, to be copied.
-    pub fn moment(&mut self) -> Result<Moment, WriteError> {
-        let seen = self.working()?.begin_read().map_err(|error| failed(&error.into()))?;
-        Ok(Moment::of(seen, self.tables))
-    }
-
-    /// The database as it was last acknowledged, opened anew after a failure.
+    /// The database, opened anew after a failure.
     fn working(&mut self) -> Result<Arc<Database>, WriteError> {
         if let Some(database) = &self.database {
             return Ok(Arc::clone(database));
         }
-        let database =
-            Arc::new(self.database_of_path().map_err(|error| WriteError::Storage(error.to_string().into()))?);
-        self.take_back(&database).map_err(|error| failed(&error))?;
-        Ok(Arc::clone(self.database.insert(database)))
+        let database = database::open(&self.path, &self.make).map_err(|error| failed(&error))?;
+        Ok(Arc::clone(self.database.insert(Arc::new(database))))
     }
+}
 
-    /// Takes back the group that failed, if it stands in the file: a disk may keep what it gave an error for.
-    fn take_back(&mut self, database: &Database) -> Result<(), redb::Error> {
-        let found = counted(database)?;
-        if found > self.groups {
-            write(database, &self.undo, found + 1, &mut Vec::new())?;
-            self.groups = found + 1;
+impl Drop for DurableFile {
+    /// Leaves everything in the database, so that it is one file. Where that fails the log stays, for the next start.
+    fn drop(&mut self) {
+        if self.settle(false).is_ok() {
+            self.place.remove();
         }
-        self.undo.clear();
-        Ok(())
-    }
-
-    fn database_of_path(&self) -> Result<Database, OpenError> {
-        let options =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.path);
-        let file = options.map_err(OpenError::io("open", &self.path))?;
-        // One that was made by others, such as a restored one, may be too open.
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(OpenError::io("protect", &self.path))?;
-        (self.open_database)(file).map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(self.path.clone()),
-            DatabaseError::Storage(redb::StorageError::Io(source)) if source.kind() != io::ErrorKind::InvalidData => {
-                OpenError::io("open", &self.path)(source)
-            }
-            other => self.damaged(&other.into()),
-        })
-    }
-
-    /// Makes tables that are not there yet, and counts.
-    fn prepare(&self, database: &Database) -> Result<u64, redb::Error> {
-        let transaction = database.begin_write()?;
-        for table in self.tables {
-            transaction.open_table(definition(table))?;
-        }
-        transaction.open_table(GROUPS)?;
-        transaction.commit()?;
-        counted(database)
-    }
-
-    fn read(&self, database: &Database, each: Reader<'_>) -> Result<(), OpenError> {
-        let damaged = |error: redb::Error| self.damaged(&error);
-        let transaction = database.begin_read().map_err(|error| damaged(error.into()))?;
-        for &name in self.tables {
-            let table = transaction.open_table(definition(name)).map_err(|error| damaged(error.into()))?;
-            for entry in table.iter().map_err(|error| damaged(error.into()))? {
-                let (key, value) = entry.map_err(|error| damaged(error.into()))?;
-                each(name, key.value(), value.value()).map_err(|reason| OpenError::Entry {
-                    path: self.path.clone(),
-                    table: name,
-                    reason,
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn damaged(&self, error: &redb::Error) -> OpenError {
-        OpenError::Damaged { path: self.path.clone(), reason: error.to_string() }
     }
 }
 
 impl fmt::Debug for DurableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DurableFile").field("path", &self.path).field("groups", &self.groups).finish_non_exhaustive()
+        f.debug_struct("DurableFile")
+            .field("path", &self.path)
+            .field("groups", &self.log.last())
+            .finish_non_exhaustive()
     }
 }
 
-pub(crate) const fn definition(name: &'static str) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
-    TableDefinition::new(name)
+/// Brings what a log has from before into the database, and makes a log where there is none.
+fn take_over(
+    path: &Path,
+    database: &Database,
+    tables: &[&'static str],
+    place: &Place,
+    disk: &dyn Fn(File) -> Box<dyn Disk>,
+) -> Result<Log, OpenError> {
+    let State { groups, log: known } = database::state(database).map_err(OpenError::damaged(path))?;
+    let bytes = place.read().map_err(OpenError::io("read", place.path()))?;
+    let found = bytes.as_deref().and_then(|bytes| Some((bytes, log::key_of(bytes)?)));
+    let refused = |why: &dyn fmt::Display| OpenError::DamagedLog { path: place.path().into(), reason: why.to_string() };
+    let scan = match (known, found) {
+        // Its own.
+        (Some((key, _)), Some((bytes, found))) if key == found => Some(Scan::of(bytes, key, groups)),
+        // One that has nothing: it was being made when the process ended.
+        (Some((_, false)) | None, Some((bytes, key))) if !log::has_records(bytes, key) => None,
+        (_, Some(_)) => return Err(OpenError::ForeignLog { path: path.into(), log: place.path().into() }),
+        (Some((_, true)), None) if bytes.is_some() => return Err(refused(&"its first bytes are damaged")),
+        (Some((_, true)), None) => return Err(refused(&"it is not there")),
+        (Some((_, false)) | None, None) => None,
+    };
+    let scan = scan.transpose().map_err(|damage| refused(&damage))?;
+    let made = place.open().map(disk).and_then(|disk| match (&scan, known) {
+        (Some(scan), Some((key, _))) => Ok(Log::at_beginning(disk, key, scan.last())),
+        _ => Log::create(disk, groups),
+    });
+    let log = made.map_err(OpenError::io("make", place.path()))?;
+    // Its name must be as durable as what is said about it.
+    sync_directory(path).map_err(OpenError::io("sync the directory of", path))?;
+    let state = State { groups: log.last(), log: Some((log.key(), true)) };
+    let changes = scan.iter().flat_map(Scan::changes);
+    database::write(database, tables, changes, state).map_err(OpenError::written(path))?;
+    Ok(log)
 }
 
-/// One durable transaction. `undo` becomes what stood at each key before, in the order of the changes.
-fn write(database: &Database, changes: &[Change], group: u64, undo: &mut Vec<Change>) -> Result<(), redb::Error> {
-    let transaction = database.begin_write()?;
-    // A table is opened once for all its changes that stand together.
-    for run in changes.chunk_by(|one, next| one.table == next.table) {
-        let mut table = transaction.open_table(definition(run[0].table))?;
-        for Change { table: name, key, value } in run {
-            let before = match value {
-                Some(value) => table.insert(key.as_slice(), value.as_slice())?,
-                None => table.remove(key.as_slice())?,
-            };
-            undo.push(Change { table: name, key: key.clone(), value: before.map(|before| before.value().to_vec()) });
-        }
-    }
-    transaction.open_table(GROUPS)?.insert((), group)?;
-    transaction.commit()?;
-    Ok(())
-}
-
-fn counted(database: &Database) -> Result<u64, redb::Error> {
-    Ok(database.begin_read()?.open_table(GROUPS)?.get(())?.map_or(0, |count| count.value()))
-}
-
-fn failed(error: &redb::Error) -> WriteError {
+fn failed(error: &dyn fmt::Display) -> WriteError {
     WriteError::Storage(error.to_string().into())
 }
 

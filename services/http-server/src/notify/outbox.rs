@@ -1,12 +1,12 @@
 //! What waits for a client to read it: bounded in bytes and number.
 
 use async_tungstenite::tungstenite::Message;
-use smol::channel::{Receiver, Sender, bounded};
+use smol::channel::{Receiver, Sender, bounded, unbounded};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::AcqRel;
 
-/// The most frames that wait.
+/// The most frames that wait. A connection's frames are put by one task at a time.
 const FRAMES: usize = 4096;
 
 /// Where frames are put. Clones put into the same.
@@ -27,7 +27,8 @@ pub(crate) struct Outgoing {
 }
 
 pub(crate) fn outbox(limit: usize) -> (Outbox, Outgoing) {
-    let (frames, taken) = bounded(FRAMES);
+    // A bounded channel would take the room for all of them at once; see [`Outbox::put`] for the bound.
+    let (frames, taken) = unbounded();
     let (overflow, overflowed) = bounded(1);
     let bytes = Arc::new(AtomicUsize::new(0));
     (Outbox { frames, bytes: Arc::clone(&bytes), limit, overflow }, Outgoing { frames: taken, bytes, overflowed })
@@ -39,7 +40,8 @@ impl Outbox {
         let length = frame.len();
         let before = self.bytes.fetch_add(length, AcqRel);
         // One frame alone may be as large as it is: it exists already.
-        let fits = (before == 0 || before + length <= self.limit) && self.frames.try_send(frame).is_ok();
+        let room = (before == 0 || before + length <= self.limit) && self.frames.len() < FRAMES;
+        let fits = room && self.frames.try_send(frame).is_ok();
         if !fits {
             // Full: it was said already.
             let _ = self.overflow.try_send(());
@@ -69,6 +71,19 @@ impl Outgoing {
 mod tests {
     use super::*;
     use smol::future::poll_once;
+
+    #[test]
+    fn what_waits_is_bounded_in_number() {
+        latchkey_test_support::block_on(async {
+            let (outbox, outgoing) = outbox(10);
+            for _ in 0..FRAMES {
+                assert!(outbox.put(Message::text("")));
+            }
+            assert!(poll_once(outgoing.overflowed()).await.is_none());
+            assert!(!outbox.put(Message::text("")));
+            outgoing.overflowed().await;
+        });
+    }
 
     #[test]
     fn what_waits_is_bounded_in_bytes() {
