@@ -33,7 +33,7 @@ const TEST_CODE: [&str; 16] = [
 ];
 /// Parts of the names of features that only tests switch on.
 const TEST_FEATURES: [&str; 4] = ["fake", "rig", "sample", "test"];
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "latchkey-agent",
     "latchkey-cli",
     "latchkey-join-service",
@@ -45,6 +45,7 @@ const PACKAGES: [&str; 11] = [
     "latchkey-directory",
     "latchkey-git-server",
     "latchkey-kerberos-helper",
+    "latchkey-krb-keys",
     "latchkey-mosquitto-plugin",
 ];
 /// Where product code reads the environment. Stage 2 of the agent asks how its unit ended, in a call that systemd makes for

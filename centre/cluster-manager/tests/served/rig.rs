@@ -33,8 +33,8 @@ use latchkey_factory_plus_client::{
 use latchkey_git_server::repositories::Repositories;
 use latchkey_git_server::server::GitServer;
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_kerberos::Secret;
 use latchkey_http_server::{About, HttpConfig, HttpServer, Nothing, Realm, Running, Software};
+use latchkey_kerberos::Secret;
 use latchkey_test_support::{Port, block_on, output, within};
 use serde_json::{Value, json};
 use tempfile::TempDir;
