@@ -122,7 +122,8 @@ impl Connection {
         T: Send + 'static,
         F: Future<Output = kube::Result<T>> + Send + 'static,
     {
-        let mut running = Running(self.handle.spawn(tokio::time::timeout(REQUEST, request)));
+        // The clock of the time limit is the runtime's: it begins there.
+        let mut running = Running(self.handle.spawn(async { tokio::time::timeout(REQUEST, request).await }));
         match (&mut running.0).await {
             Ok(Ok(answer)) => answer.map_err(|error| failed(about, &error)),
             Ok(Err(_)) => Err(too_slow(about, REQUEST)),

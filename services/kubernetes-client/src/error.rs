@@ -47,7 +47,7 @@ reason_codes! {
         TooManyObjects = "api-too-many-objects":
             "remove the objects that nobody needs";
         /// The client is gone.
-        Closed = "api-client-closed":
+        Closed = "api-store-closed":
             "nothing has to be done: the program is stopping";
     }
 }

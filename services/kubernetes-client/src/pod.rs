@@ -24,8 +24,9 @@ impl Way {
             Ok(IpAddr::V6(address)) => format!("[{address}]"),
             _ => host.to_owned(),
         };
-        let server = format!("https://{host}:{port}").parse();
-        let server = server.map_err(|_| format!("{host:?} and {port:?} are no host and port of an API server"))?;
+        let number = port.parse::<u16>().ok();
+        let server = number.and_then(|port| format!("https://{host}:{port}").parse().ok());
+        let server = server.ok_or_else(|| format!("{host:?} and {port:?} are no host and port of an API server"))?;
         let authority = read_service_account(&directory.join("ca.crt"), MAX_KUBECONFIG)?;
         let token = directory.join("token");
         text(&token)?;
