@@ -22,6 +22,8 @@ const CENTRE_PACKAGES: [&str; 7] = [
     "latchkey-kerberos-helper",
     "latchkey-mosquitto-plugin",
 ];
+/// What runs at an edge.
+const EDGE_PACKAGES: [&str; 1] = ["latchkey-krb-keys"];
 /// The agent and all it stands on, from nothing, on a busy machine; or waiting for another cargo that has the target
 /// directory, which is what it says then.
 const COMPILE: Duration = Duration::from_mins(30);
@@ -94,7 +96,11 @@ pub fn for_centres(program: &str) -> Result<PathBuf, HarnessError> {
 /// go, for the same reason.
 pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
     static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
-    let packages = PROGRAM_PACKAGES.iter().chain(&CENTRE_PACKAGES).flat_map(|package| ["--package", package]);
+    let packages = PROGRAM_PACKAGES
+        .iter()
+        .chain(&CENTRE_PACKAGES)
+        .chain(&EDGE_PACKAGES)
+        .flat_map(|package| ["--package", package]);
     once(&PROGRAMS, &packages.chain(["--bins", "--lib"]).collect::<Vec<_>>())?.program(binary)
 }
 

@@ -46,6 +46,7 @@ const PACKAGES: [&str; 12] = [
     "latchkey-edge-sync",
     "latchkey-git-server",
     "latchkey-kerberos-helper",
+    "latchkey-krb-keys",
     "latchkey-mosquitto-plugin",
 ];
 /// Where product code reads the environment. Stage 2 of the agent asks how its unit ended, in a call that systemd makes for

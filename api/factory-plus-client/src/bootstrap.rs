@@ -26,7 +26,8 @@ pub async fn redeem(
     token: &str,
     request: &RedeemRequest,
 ) -> Result<Redeemed, CallError> {
-    let place = Place::new(uuids::service::CLUSTER_MANAGER, &Method::POST, &format_args!("{url}/v1/bootstrap/…/redeem"));
+    let place =
+        Place::new(uuids::service::CLUSTER_MANAGER, &Method::POST, &format_args!("{url}/v1/bootstrap/…/redeem"));
     if token.len() != TOKEN || !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
         return Err(CallError::bad_call(&place, &"a link's token has 43 characters of base64url"));
     }

@@ -4,6 +4,7 @@
 //! * [`web`]: its services as curl and stock git see them
 //! * [`realm`]: its KDC, and passwords for accounts that nobody has a password of
 //! * [`clusters`]: clusters made past the command, and looked at; what an edge reports
+//! * [`edge`]: an edge's programs, in a namespace of a real API server
 //! * [`broker`]: its MQTT broker, as stock clients see it
 //! * [`faults`]: a proxy that counts calls, and ends the caller before or after one of them
 //! * [`browser`]: a real browser on its page
@@ -11,6 +12,7 @@
 pub mod broker;
 pub mod browser;
 pub mod clusters;
+pub mod edge;
 pub mod faults;
 pub mod realm;
 mod running;

@@ -201,7 +201,9 @@ fn a_claim_has_one_text() {
     let read = |text: String| Claim::read(&RedeemRequest { claim: text, cluster: None }).err();
     let good = request(CLAIM).claim;
     assert_eq!(read(good.clone()), None);
-    for bad in [String::new(), good[1..].to_owned(), format!("{good}="), format!("{}+", &good[..42]), "x".repeat(1 << 20)] {
+    for bad in
+        [String::new(), good[1..].to_owned(), format!("{good}="), format!("{}+", &good[..42]), "x".repeat(1 << 20)]
+    {
         assert_eq!(read(bad.clone()), Some(LinkError::Claim), "{bad:.60}");
     }
     assert_eq!(format!("{:?}", claim(CLAIM)), "Claim { cluster: None, .. }");

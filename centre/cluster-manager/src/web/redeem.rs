@@ -83,7 +83,8 @@ impl Web {
         if !manager.is_ready() {
             return Err(Refusal::unavailable("the clusters' entries were not read yet"));
         }
-        let redeemed = manager.centre().keeper.redeem(&token, &claim, |cluster| manager.is_set_up(cluster), &from).await;
+        let redeemed =
+            manager.centre().keeper.redeem(&token, &claim, |cluster| manager.is_set_up(cluster), &from).await;
         let redeemed = redeemed.map_err(|error| Refusal::unavailable(error.to_string()))?;
         if redeemed == Err(LinkError::Taken) {
             manager.links_changed();

@@ -55,7 +55,12 @@ fn one_edge_redeems_a_link_and_another_is_told_as_theft() {
 
     assert_eq!(rig.until("the cluster", |all| all.get(&cluster).cloned()).theft, None);
     let other = redeem(&rig, &at, 2);
-    assert_eq!((other.status, other.text().contains("another edge redeemed this link")), (409, true), "{}", other.text());
+    assert_eq!(
+        (other.status, other.text().contains("another edge redeemed this link")),
+        (409, true),
+        "{}",
+        other.text()
+    );
     assert_eq!(*rig.principals.asked.lock().unwrap(), [admitted.clone(), admitted.clone()]);
     // Whoever follows the clusters is told at once, and after a restart.
     rig.until("the theft", |all| all[&cluster].theft);
@@ -146,7 +151,10 @@ fn a_cluster_that_is_deleted_meanwhile_gets_no_password() {
     let refused = redeem(&rig, &at, 1);
     assert_eq!(refused.status, 409, "{}", refused.text());
     let asked = rig.principals.asked.lock().unwrap().clone();
-    assert_eq!(asked.iter().map(|asked| asked.split(' ').next().unwrap()).collect::<Vec<_>>(), ["disable", "admit", "disable"]);
+    assert_eq!(
+        asked.iter().map(|asked| asked.split(' ').next().unwrap()).collect::<Vec<_>>(),
+        ["disable", "admit", "disable"]
+    );
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! What is written on the resources themselves.
+
+use std::sync::Arc;
+
+use latchkey_kubernetes_client::kube::api::{Api, DynamicObject, Patch, PatchParams};
+use latchkey_kubernetes_client::{ApiCode, ApiError, Connection};
+use serde_json::{Map, Value, json};
+
+use super::rivals::Id;
+use crate::failure::Failure;
+
+/// The resources of a namespace.
+#[derive(Debug, Clone)]
+pub(crate) struct Objects {
+    connection: Arc<Connection>,
+    namespace: Arc<str>,
+}
+
+impl Objects {
+    pub(crate) fn of(connection: Arc<Connection>, namespace: &str) -> Self {
+        Self { connection, namespace: namespace.into() }
+    }
+
+    fn api(&self, id: &Id) -> Api<DynamicObject> {
+        id.0.api(&self.connection, &self.namespace)
+    }
+
+    /// Puts a finalizer on.
+    pub(crate) async fn hold(&self, id: &Id, finalizer: &str) -> Result<(), Failure> {
+        self.finalizers(id, |finalizers| {
+            if !finalizers.iter().any(|one| one == finalizer) {
+                finalizers.push(finalizer.to_owned());
+            }
+        })
+        .await
+    }
+
+    /// Takes it off.
+    pub(crate) async fn release(&self, id: &Id, finalizer: &str) -> Result<(), Failure> {
+        self.finalizers(id, |finalizers| finalizers.retain(|one| one != finalizer)).await
+    }
+
+    async fn finalizers(&self, id: &Id, change: impl FnOnce(&mut Vec<String>)) -> Result<(), Failure> {
+        let (api, name) = (self.api(id), id.1.clone());
+        let found = self.connection.run(&about(id), async move { api.get_opt(&name).await }).await?;
+        let Some(found) = found else { return Ok(()) };
+        let mut finalizers = found.metadata.finalizers.unwrap_or_default();
+        let before = finalizers.clone();
+        change(&mut finalizers);
+        if finalizers == before {
+            return Ok(());
+        }
+        // Others have finalizers, too: decided on what was read.
+        let version = found.metadata.resource_version.unwrap_or_default();
+        self.patch(id, json!({ "metadata": { "resourceVersion": version, "finalizers": finalizers } })).await
+    }
+
+    /// Sets annotations and labels; those without a value go.
+    pub(crate) async fn mark(
+        &self,
+        id: &Id,
+        annotations: &[(&str, Option<&str>)],
+        labels: &[(&str, Option<&str>)],
+    ) -> Result<(), Failure> {
+        let of = |marks: &[(&str, Option<&str>)]| {
+            marks.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect::<Map<String, Value>>()
+        };
+        self.patch(id, json!({ "metadata": { "annotations": of(annotations), "labels": of(labels) } })).await
+    }
+
+    async fn patch(&self, id: &Id, body: Value) -> Result<(), Failure> {
+        let (api, name) = (self.api(id), id.1.clone());
+        let patching = async move { api.patch(&name, &PatchParams::default(), &Patch::Merge(body)).await };
+        let patched = self.connection.run(&about(id), patching).await;
+        Ok(here(patched.map(drop))?)
+    }
+
+    /// Says how it stands.
+    pub(crate) async fn status(&self, id: &Id, generation: i64, phase: &str, message: &str) -> Result<(), ApiError> {
+        let (api, name) = (self.api(id), id.1.clone());
+        let status = json!({ "status": { "observedGeneration": generation, "phase": phase, "message": message } });
+        let patching = async move { api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await };
+        here(self.connection.run(&about(id), patching).await.map(drop))
+    }
+}
+
+/// A resource that is gone needs nothing.
+fn here(done: Result<(), ApiError>) -> Result<(), ApiError> {
+    done.or_else(|error| if error.code == ApiCode::ResourceUnknown { Ok(()) } else { Err(error) })
+}
+
+fn about(id: &Id) -> String {
+    format!("{}/{}", id.0.plural(), id.1)
+}

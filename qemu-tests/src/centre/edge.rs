@@ -1,0 +1,122 @@
+//! An edge of a centre: a namespace of a real API server, and the programs that run in it, as plain processes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use latchkey_centre_site::Program;
+use latchkey_factory_plus_client::BaseUrl;
+use latchkey_test_support::{Lines, spawn};
+use serde_json::{Value, json};
+
+use super::Centre;
+use crate::build;
+use crate::error::{HarnessError, io_error};
+use crate::process::{Finished, Process, TOOL, run};
+
+/// What the bootstrap pod may do: make Secrets, and change those three (`edge-bootstrap.json` of the centre's set-up).
+const RULES: &str = r#"[
+    { "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] },
+    { "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "update", "patch"],
+      "resourceNames": ["krb-keys-claim", "krb-keys-keytabs", "flux-secrets"] }
+]"#;
+
+/// A cluster's edge: where its programs find everything.
+#[derive(Debug, Clone)]
+pub struct Edge {
+    /// The cluster's UUID.
+    pub cluster: String,
+    /// Its name.
+    pub name: String,
+    /// Its namespace at the API server.
+    pub namespace: String,
+    /// Who the programs are there.
+    pub kubeconfig: PathBuf,
+}
+
+impl Edge {
+    /// The role of a bootstrap pod, and its binding to a user of this name, in a namespace.
+    pub fn role(namespace: &str, user: &str) -> [Value; 2] {
+        let rules: Value = serde_json::from_str(RULES).unwrap_or_default();
+        let (api, metadata) =
+            ("rbac.authorization.k8s.io/v1", json!({ "name": "edge-bootstrap", "namespace": namespace }));
+        [
+            json!({ "apiVersion": api, "kind": "Role", "metadata": metadata, "rules": rules }),
+            json!({
+                "apiVersion": api, "kind": "RoleBinding", "metadata": metadata,
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "edge-bootstrap" },
+                "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+            }),
+        ]
+    }
+}
+
+impl Centre {
+    /// The token of a new bootstrap link.
+    pub fn link_token(&self, name: &str) -> Result<String, HarnessError> {
+        let made = self.reported(&["command", name])?;
+        let token = made["url"].as_str().and_then(|url| url.rsplit_once('/')).map(|(_, token)| token.to_owned());
+        token.ok_or_else(|| HarnessError::Unusable(format!("no link was made: {made}")))
+    }
+
+    /// `krb-keys redeem` of an edge, with this token.
+    pub fn redeeming(&self, edge: &Edge, token: &str) -> Result<Command, HarnessError> {
+        let manager: &BaseUrl = &self.parameters.place(Program::ClusterManager).url;
+        let directory: &BaseUrl = &self.parameters.place(Program::Directory).url;
+        let token = self.write_secret(&format!("{}.token", edge.namespace), token)?;
+        let config = json!({
+            "centre": { "directory": directory.to_string(), "authority": self.layout.authority() },
+            "realm": self.parameters.realm,
+            "cluster": { "uuid": edge.cluster, "name": edge.name },
+            "namespace": edge.namespace,
+            "kubernetes": { "kubeconfig": edge.kubeconfig },
+            "krb5_config": self.layout.krb5_conf(),
+            "redeem": { "manager": manager.to_string(), "token_file": token, "patience_seconds": 20 },
+        });
+        let config = self.run.write(&format!("{}.json", edge.namespace), &config.to_string())?;
+        let mut command = Command::new(build::program("krb-keys")?);
+        command.arg("redeem").arg("--config").arg(config).env_clear();
+        Ok(command)
+    }
+
+    /// `krb-keys run` of an edge, with the files that a kubelet would mount.
+    pub fn keeping(&self, edge: &Edge, keytab: &Path, password: &Path) -> Result<Command, HarnessError> {
+        let directory: &BaseUrl = &self.parameters.place(Program::Directory).url;
+        let principal = self.parameters.principal(&format!("op1krbkeys/{}", edge.name));
+        let config = json!({
+            "centre": { "directory": directory.to_string(), "authority": self.layout.authority() },
+            "realm": self.parameters.realm,
+            "cluster": { "uuid": edge.cluster, "name": edge.name },
+            "namespace": edge.namespace,
+            "kubernetes": { "kubeconfig": edge.kubeconfig },
+            "krb5_config": self.layout.krb5_conf(),
+            "keytab": keytab,
+            "account": { "principal": principal, "password_file": password },
+        });
+        let config = self.run.write(&format!("{}-run.json", edge.namespace), &config.to_string())?;
+        let mut command = Command::new(build::program("krb-keys")?);
+        command.arg("run").arg("--config").arg(config).env_clear();
+        Ok(command)
+    }
+
+    /// Runs it to its end: how it ended, and how long it took.
+    pub fn redeem(&self, edge: &Edge, token: &str) -> Result<(Finished, Duration), HarnessError> {
+        let mut command = self.redeeming(edge, token)?;
+        let begin = Instant::now();
+        let finished = run(&mut command, TOOL)?;
+        Ok((finished, begin.elapsed()))
+    }
+
+    /// Runs it, and kills it (`SIGKILL`) as soon as it has said so many lines; whether it was alive until then.
+    pub fn redeem_killed(&self, edge: &Edge, token: &str, lines: usize) -> Result<bool, HarnessError> {
+        let mut command = self.redeeming(edge, token)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = spawn(command).map_err(io_error("start", "krb-keys".as_ref()))?;
+        let said = child.stderr.take().map(Lines::of);
+        let process = Process::watch(child).map_err(io_error("watch", "krb-keys".as_ref()))?;
+        let alive = said.is_some_and(|said| (0..lines).all(|_| said.next("a line of krb-keys").is_some()));
+        // Dropping kills it.
+        drop(process);
+        Ok(alive)
+    }
+}
