@@ -174,7 +174,7 @@ fn problems_have_bounds() {
     problems.set(Source::Applies, (0..10_000).map(|number| format!("{number:05} {}", "x".repeat(10_000))), 0);
     let (told, later) = problems.told(10_000);
     assert_eq!((told.len(), later), (32, None));
-    assert!(told.iter().all(|sentence| sentence.chars().count() == 512));
+    assert!(told.iter().all(|sentence| sentence.chars().count() == 1000));
 }
 
 #[test]
