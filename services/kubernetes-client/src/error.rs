@@ -73,19 +73,18 @@ impl ApiError {
 
 /// The failure of one request: `about` names the object.
 pub fn failed(about: &str, error: &kube::Error) -> ApiError {
-    ApiError::new(about, code_of(error), &chain(error))
+    ApiError::new(about, code_of(error), &words(error))
 }
 
 /// The failure of a watch: `about` names the kind.
 pub fn watch_failed(about: &str, error: &watcher::Error) -> ApiError {
-    let code = match error {
+    match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => code_of(error),
-        watcher::Error::WatchError(status) => code_of(&kube::Error::Api(status.clone())),
-        watcher::Error::NoResourceVersion => ApiCode::AnswerUnusable,
-    };
-    ApiError::new(about, code, &error.to_string())
+        | watcher::Error::WatchFailed(error) => failed(about, error),
+        watcher::Error::WatchError(status) => failed(about, &kube::Error::Api(status.clone())),
+        watcher::Error::NoResourceVersion => ApiError::new(about, ApiCode::AnswerUnusable, &error.to_string()),
+    }
 }
 
 impl ApiCode {
@@ -140,6 +139,15 @@ fn sources<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |error| error.source())
+}
+
+/// What the API server said, or the error and what caused it.
+fn words(error: &kube::Error) -> String {
+    match error {
+        // kube would print the whole answer behind it.
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        _ => chain(error),
+    }
 }
 
 /// The error and what caused it, each once.

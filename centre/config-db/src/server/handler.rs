@@ -8,7 +8,7 @@ use latchkey_http_server::{self as server, ContentType, Handler, Refusal, Reques
 
 use super::Callers;
 use crate::paths::Resource;
-use crate::{Answer, ConfigDb, Json, Outcome, Preconditions, Query, Write};
+use crate::{Answer, ConfigDb, Json, LONGEST_JSON, Outcome, Preconditions, Query, Write};
 
 /// The longest dump, in bytes.
 const LONGEST_DUMP: u64 = 16 << 20;
@@ -62,6 +62,10 @@ impl Handler for Requests {
         }
         if backup::is_asked(method, path) {
             return backup::terms();
+        }
+        if [Method::PUT, Method::PATCH].contains(method) && path.starts_with("/v2/app/") {
+            // An edge tells of a thousand machines in one entry.
+            return Terms::authenticated().body_limit(LONGEST_JSON as u64);
         }
         Terms::authenticated()
     }

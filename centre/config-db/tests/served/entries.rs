@@ -30,7 +30,9 @@ fn a_body_must_be_what_its_content_type_says() {
         let reply = rig.send(&root, method, &path, &[], Some((kind, text)));
         assert_eq!(reply.status, status, "{method} {kind} {text}: {reply:?}");
     }
-    let long = format!("\"{}\"", "x".repeat(100_000));
+    let large = json!("x".repeat(latchkey_config_db::LONGEST_JSON - 2));
+    assert_eq!(rig.root("PUT", &entry(Y), &large).status, 201, "an entry may be as large as is kept");
+    let long = format!("\"{}\"", "x".repeat(latchkey_config_db::LONGEST_JSON));
     assert_eq!(rig.send(&root, "PUT", &entry(X), &[], Some(("application/json", &long))).status, 413);
     assert_eq!(rig.get(ROOT, &entry(X)).json(), json!({"a": 1}));
 }

@@ -102,7 +102,7 @@ impl EdgeSync {
         clock: Clock,
     ) -> Option<u64> {
         let (steps, later) = applies.steps(plan, have, clock.now());
-        let failed_or_not = !steps.is_empty();
+        let did_something = !steps.is_empty();
         let mut done = stream::iter(steps).map(|step| self.step(step)).buffered(AT_ONCE);
         while let Some((step, outcome)) = done.next().await {
             let now = clock.now();
@@ -122,7 +122,7 @@ impl EdgeSync {
             }
         }
         // What failed has a time of its own now.
-        if failed_or_not { applies.steps(plan, have, clock.now()).1.or(later) } else { later }
+        if did_something { applies.steps(plan, have, clock.now()).1.or(later) } else { later }
     }
 
     async fn step(&self, step: Step) -> (Step, Result<Option<Have>, ApiError>) {

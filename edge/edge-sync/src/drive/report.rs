@@ -1,13 +1,15 @@
 //! Tells the centre what there is.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
 
 use latchkey_factory_plus::cluster::Host;
 use latchkey_factory_plus::uuids::application::EDGE_CLUSTER_STATUS;
 use latchkey_factory_plus_client::{CallError, ConfigDb, Precondition};
 use latchkey_kubernetes_client::kube::Api;
-use latchkey_kubernetes_client::{Follower, Objects};
+use latchkey_kubernetes_client::{Follower, Key as ObjectKey, Objects};
 use serde_json::Value;
 use smol::channel::Receiver;
 use smol::future::FutureExt as _;
@@ -27,10 +29,10 @@ impl EdgeSync {
         let db = ConfigDb::of(&self.client);
         let mut nodes = self.nodes();
         let mut keys = self.keys();
-        let mut reporter = Reporter::default();
+        let (mut reporter, mut listed) = (Reporter::default(), None);
         let mut said = false;
         loop {
-            take_nodes(&mut reporter, &nodes, clock.now());
+            take_nodes(&mut reporter, &nodes, &mut listed, clock.now());
             self.take_keys(&mut reporter, &keys, clock.now());
             while let Ok((source, sentences)) = told.try_recv() {
                 reporter.problems.set(source, sentences, clock.now());
@@ -121,15 +123,18 @@ impl EdgeSync {
     }
 }
 
-fn take_nodes(reporter: &mut Reporter, nodes: &Follower<Host>, now: u64) {
+/// The machines as they were taken last, and how many of them are not told.
+type Listed = Option<(Arc<BTreeMap<ObjectKey, Arc<Host>>>, usize)>;
+
+fn take_nodes(reporter: &mut Reporter, nodes: &Follower<Host>, listed: &mut Listed, now: u64) {
     let view = nodes.view();
-    let mut sentences: Vec<String> = wrong(&view).into_iter().collect();
-    if let Some(objects) = &view.objects {
+    let is_new = |objects: &Arc<_>| !listed.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, objects));
+    if let Some(objects) = view.objects.as_ref().filter(|objects| is_new(objects)) {
         let (hosts, left_out) = hosts::reported(objects.values());
         reporter.set_hosts(hosts);
-        if left_out > 0 {
-            sentences.push(format!("{left_out} machines are not told: the entry would be too large"));
-        }
+        *listed = Some((Arc::clone(objects), left_out));
     }
-    reporter.problems.set(Source::Nodes, sentences, now);
+    let left_out = listed.as_ref().map_or(0, |(_, left_out)| *left_out);
+    let too_large = (left_out > 0).then(|| format!("{left_out} machines are not told: the entry would be too large"));
+    reporter.problems.set(Source::Nodes, wrong(&view).into_iter().chain(too_large), now);
 }

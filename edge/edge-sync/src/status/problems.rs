@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most sentences that are told.
 const MOST: usize = 32;
 /// The longest sentence, in characters.
-const LONGEST: usize = 512;
+const LONGEST: usize = 1000;
 /// What is over sooner is not told, in milliseconds: an API server that restarts, for one.
 const LASTING: u64 = 5000;
 

@@ -15,7 +15,7 @@ const FIRST_HEARTBEAT: u64 = 2000;
 /// Changes that come so soon after the first are told with it, in milliseconds.
 const TOGETHER: u64 = 20;
 /// The time between two changes that are told, in milliseconds.
-const APART: u64 = 100;
+const APART: u64 = 50;
 /// The pause after the first call that fails, in milliseconds; it doubles to the longest.
 const FIRST_PAUSE: u64 = 1000;
 /// The longest pause.
@@ -41,6 +41,9 @@ pub struct Reporter {
     pub problems: Problems,
     /// What the entry says of our fields, as it was read or written last; `None` while it has to be read.
     told: Option<Map<String, Value>>,
+    /// The hosts that were written last, in the place of what the entry says of them; and those of the patch that is under way.
+    told_hosts: Option<Vec<Arc<Host>>>,
+    sent_hosts: Option<Vec<Arc<Host>>>,
     /// Since when something waits to be told.
     changed: Option<u64>,
     written: Option<u64>,
@@ -65,6 +68,8 @@ impl Default for Reporter {
             certificate: None,
             problems: Problems::default(),
             told: None,
+            told_hosts: None,
+            sent_hosts: None,
             changed: None,
             written: None,
             beat: FIRST_HEARTBEAT,
@@ -111,6 +116,7 @@ impl Reporter {
             patch.insert(GENERATION.to_owned(), json!(self.generation() + 1));
         }
         patch.insert(BEAT.to_owned(), json!(clock));
+        self.sent_hosts = patch.contains_key(HOSTS).then(|| self.hosts.clone()).flatten();
         Step::Patch(Value::Object(patch))
     }
 
@@ -119,18 +125,25 @@ impl Reporter {
         let ours = [HOSTS, CERTIFICATE, ERRORS, GENERATION];
         let field = |name: &str| Some((name.to_owned(), entry?.get(name)?.clone()));
         self.told = Some(ours.into_iter().filter_map(field).collect());
+        self.told_hosts = None;
         (self.is_read, self.failures) = (true, 0);
     }
 
     /// The patch was written.
     pub fn wrote(&mut self, patch: &Value, now: u64) {
         let told = self.told.get_or_insert_default();
-        for (name, value) in patch.as_object().into_iter().flatten().filter(|(name, _)| *name != BEAT) {
+        for (name, value) in
+            patch.as_object().into_iter().flatten().filter(|(name, _)| ![BEAT, HOSTS].contains(&name.as_str()))
+        {
             if value.is_null() {
                 told.remove(name);
             } else {
                 told.insert(name.clone(), value.clone());
             }
+        }
+        if let Some(hosts) = self.sent_hosts.take() {
+            told.remove(HOSTS);
+            self.told_hosts = Some(hosts);
         }
         (self.written, self.changed) = (Some(now), None);
         (self.beat, self.is_read) = (now + HEARTBEAT, false);
@@ -144,7 +157,7 @@ impl Reporter {
         // Edges that lost one centre together do not come back to it together.
         self.not_before = now + pause / 2 + jitter % (pause / 2 + 1);
         // A patch whose answer got lost may have been written.
-        self.told = None;
+        (self.told, self.told_hosts) = (None, None);
     }
 
     /// When a change is told that is there at `now`.
@@ -161,9 +174,11 @@ impl Reporter {
     fn difference(&self, errors: &[String]) -> Map<String, Value> {
         let told = |name: &str| self.told.as_ref().and_then(|told| told.get(name));
         let mut patch = Map::new();
-        if let Some(hosts) = &self.hosts
-            && !told(HOSTS).is_some_and(|told| are(told, hosts))
-        {
+        let is_told = |hosts: &Vec<Arc<Host>>| match &self.told_hosts {
+            Some(told) => told == hosts,
+            None => told(HOSTS).is_some_and(|told| are(told, hosts)),
+        };
+        if let Some(hosts) = self.hosts.as_ref().filter(|hosts| !is_told(hosts)) {
             let hosts: Vec<&Host> = hosts.iter().map(|host| &**host).collect();
             patch.insert(HOSTS.to_owned(), json!(hosts));
         }

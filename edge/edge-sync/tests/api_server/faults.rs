@@ -59,7 +59,10 @@ fn revoked_rights_are_told_by_name_and_all_is_well_when_they_are_back() {
     edge.node("b", &json!({}), &json!([]));
     let said =
         edge.centre.until("what is wrong", |status| errors(status).into_iter().find(|said| said.contains("nodes")));
-    assert!(said.contains("api-server-forbids") && said.contains("cannot") && said.contains("edge-sync"), "{said}");
+    assert!(
+        said.contains("User \"edge-sync\" cannot list resource \"nodes\"") && said.contains("(api-server-forbids); "),
+        "{said}"
+    );
     edge.grant_nodes();
     edge.centre.until("both machines and nothing wrong", |status| {
         (names(status) == ["a", "b"] && errors(status).is_empty()).then_some(())
