@@ -3,18 +3,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use latchkey_centre_site::Program;
 use latchkey_qemu_tests::build;
 use latchkey_qemu_tests::centre::Centre;
 use latchkey_qemu_tests::centre::browser::{Browser, key};
-use latchkey_test_support::{output_within, skip};
+use latchkey_test_support::{Npm, until_within};
 use serde_json::{Value, json};
-
-/// It loads one package from the registry, or from npm's cache.
-const INSTALLING: Duration = Duration::from_mins(5);
 
 /// The page of a centre, before anybody has signed in.
 struct Page {
@@ -84,20 +80,7 @@ impl Page {
 
 /// axe-core as its authors publish it.
 fn axe(directory: &Path) -> Option<PathBuf> {
-    let from = build::workspace().join("qemu-tests/npm");
-    for file in ["package.json", "package-lock.json"] {
-        fs::copy(from.join(file), directory.join(file)).unwrap();
-    }
-    let mut npm = Command::new("npm");
-    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]).current_dir(directory);
-    match output_within(INSTALLING, &mut npm) {
-        Err(error) => skip(format_args!("npm cannot be run ({error}); install node and npm")),
-        Ok(done) if !done.status.success() => {
-            skip(format_args!("npm ci failed: {}", String::from_utf8_lossy(&done.stderr)));
-        }
-        Ok(_) => return Some(directory.join("node_modules/axe-core/axe.min.js")),
-    }
-    None
+    Npm::install(&build::workspace().join("qemu-tests/npm"), directory).map(|npm| npm.file("axe-core/axe.min.js"))
 }
 
 fn now() -> u64 {
@@ -137,9 +120,12 @@ fn an_operator_makes_bootstraps_and_deletes_a_cluster_on_the_page() {
     page.go("#/new");
     browser.find("//label[.='Name']/following-sibling::input").enter("building_1").unwrap();
     browser.shows("There is a cluster Building_1 already.");
+    // It expires while the page is looked at.
+    let short = centre.reported(&["command", "Building_1", "--lifetime", "1m"]).unwrap();
     page.go(&format!("#/cluster/{uuid}"));
     the_command_is_shown_copied_and_revoked(&page);
     the_hosts_are_listed(&page, &uuid);
+    a_link_expires(&page, &uuid, &short);
     it_is_deleted_by_its_name(&page, &uuid);
 }
 
@@ -240,6 +226,26 @@ fn the_hosts_are_listed(page: &Page, uuid: &str) {
     assert_eq!(browser.run(moving, &[]).unwrap(), "none");
     browser.devtools("Emulation.setEmulatedMedia", &json!({ "features": [] })).unwrap();
     assert_ne!(browser.run(moving, &[]).unwrap(), "none", "where nobody asked for less");
+}
+
+/// `link` was made for a minute, the shortest time that there is.
+fn a_link_expires(page: &Page, uuid: &str, link: &Value) {
+    let (browser, centre) = (&page.browser, &page.centre);
+    let url = link["url"].as_str().unwrap();
+    let left = Duration::from_millis(link["expires"].as_u64().unwrap().saturating_sub(now()));
+    assert!(left <= Duration::from_mins(1), "{left:?}");
+    let gone = until_within("the link to expire", left + Duration::from_secs(5), Duration::from_millis(500), || {
+        centre.curl(&[url]).ok().filter(|answer| answer.status != 200)
+    });
+    assert_eq!((gone.status, gone.body.contains("has expired")), (410, true), "{gone:?}");
+    let shown = centre.reported(&["show", "Building_1"]).unwrap();
+    let state =
+        |id: &Value| shown["links"].as_array().unwrap().iter().find(|link| link["id"] == *id).unwrap()["state"].clone();
+    assert_eq!(state(&link["id"]), "expired");
+    page.go("#/");
+    page.go(&format!("#/cluster/{uuid}"));
+    browser.shows("expired");
+    page.fit("expired");
 }
 
 fn it_is_deleted_by_its_name(page: &Page, uuid: &str) {

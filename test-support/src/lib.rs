@@ -9,6 +9,7 @@ mod clock;
 mod flood;
 pub mod metadata;
 pub mod mirror;
+mod npm;
 mod port;
 mod process;
 mod skip;
@@ -19,6 +20,7 @@ pub mod volume;
 
 pub use clock::wrong_clock;
 pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};
+pub use npm::Npm;
 pub use port::Port;
 pub use process::{finish, finish_within, output, output_within, status_within, wait};
 pub use skip::skip;

@@ -10,6 +10,7 @@
 //! The contract is that of the AMRC Connectivity Stack's `ConfigDB`, version 2 and what is left of version 1. Deliberately other:
 //!
 //! * `If-Match` that fails is 412 for GET, too (RFC 9110).
+//! * A dump that was loaded is 200: the npm client takes nothing else.
 //! * A merge patch that is no object is refused (422): it would replace the whole entry.
 //! * A write that would change nothing needs no more than the right to read.
 //! * An entry of the application `WRITE_SCOPE` names a permission that also allows writing an application's entries about
@@ -31,6 +32,8 @@ pub mod paths;
 mod query;
 mod run;
 mod schema;
+#[cfg(feature = "fuzzing")]
+pub mod scratch;
 pub mod server;
 pub mod watch;
 
@@ -38,7 +41,7 @@ pub use access::Caller;
 pub use database::{ConfigDb, StartError};
 pub use dump::{Dump, DumpError};
 pub use latchkey_factory_plus::Uuid;
-pub use model::{Depth, Entry, Json, JsonError, LONGEST_JSON, Model, Mutation, Object};
+pub use model::{DEEPEST_JSON, Depth, Entry, Json, JsonError, LONGEST_JSON, Model, Mutation, Object};
 pub use operation::{Answer, Outcome, Preconditions, PreconditionsError, Read, Refusal, Write};
 pub use query::{Query, QueryError};
 pub use run::run;

@@ -101,7 +101,7 @@ pub enum WriteError {
     #[error("{WAITING_WRITES} writes wait for the disk already; try again later")]
     Busy,
     /// The disk is full, or fails. Later writes may succeed.
-    #[error("cannot write: {0}")]
+    #[error("the disk does not take it: {0}")]
     Storage(Arc<str>),
     /// The store was closed.
     #[error("the store is closed")]

@@ -5,41 +5,17 @@ mod site;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use latchkey_factory_plus::uuids::application;
-use latchkey_test_support::{output, output_within, skip};
+use latchkey_test_support::{Npm, output};
 use serde_json::{Value, json};
 use site::setup;
-
-/// It loads some packages from the registry, or from npm's cache.
-const INSTALLING: Duration = Duration::from_mins(5);
-
-/// Installs what the lock names into `directory`; whether it could.
-fn install(directory: &Path) -> bool {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ajv");
-    for file in ["package.json", "package-lock.json", "check.mjs"] {
-        fs::copy(from.join(file), directory.join(file)).unwrap();
-    }
-    let mut npm = Command::new("npm");
-    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(directory);
-    match output_within(INSTALLING, &mut npm) {
-        Err(error) => skip(format_args!("npm cannot be run ({error}); install node and npm")),
-        Ok(done) if !done.status.success() => {
-            skip(format_args!("npm ci failed: {}", String::from_utf8_lossy(&done.stderr)));
-        }
-        Ok(_) => return true,
-    }
-    false
-}
 
 #[test]
 fn ajv_takes_the_same_entries_and_refuses_the_same() {
     let directory = tempfile::tempdir().unwrap();
-    if !install(directory.path()) {
-        return;
-    }
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ajv");
+    let Some(npm) = Npm::install(&at, directory.path()) else { return };
     let (setup, _) = setup();
     let chart = "f24d354d-abc1-4e32-98e1-0667b3e40b61";
     let cluster = |name: &str, namespace: &str| json!({"chart": chart, "name": name, "namespace": namespace});
@@ -57,9 +33,7 @@ fn ajv_takes_the_same_entries_and_refuses_the_same() {
     });
     let file = directory.path().join("dump.json");
     fs::write(&file, dump.to_string()).unwrap();
-    let mut node = Command::new("sh");
-    node.args(["-c", "exec node check.mjs <dump.json"]).current_dir(directory.path()).stderr(Stdio::inherit());
-    let done = output(&mut node).unwrap();
+    let done = output(npm.node(&at.join("check.mjs")).arg(&file)).unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let found: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(found["wrong"], json!([]));

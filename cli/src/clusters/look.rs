@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use latchkey_attestation::reference::format_rfc3339;
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Host;
-use latchkey_factory_plus::manager::{Cluster, Phase};
+use latchkey_factory_plus::manager::{Cluster, Link, LinkState, Phase};
 use serde::Serialize;
 
-use super::reach::Centre;
+use super::reach::{Centre, failed};
 use crate::arguments::Arguments;
 use crate::clock::now;
 use crate::error::CommandError;
@@ -51,8 +52,54 @@ impl Report for ListReport {
 pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let centre = Centre::of(arguments)?;
     output.waiting("asking the centre");
-    let (uuid, cluster) = block_on(centre.cluster(arguments))?;
-    output.report(&ClusterReport { uuid, cluster })
+    let (cluster, links) = block_on(async {
+        let (uuid, cluster) = centre.cluster(arguments).await?;
+        let links = centre.manager.read(&format!("v1/cluster/{uuid}/link")).await.map_err(|error| failed(&error))?;
+        Ok::<_, CommandError>((ClusterReport { uuid, cluster }, links.unwrap_or_default()))
+    })?;
+    output.report(&ShowReport { cluster, links })
+}
+
+/// One cluster, and the links that were made for it.
+#[derive(Serialize)]
+struct ShowReport {
+    #[serde(flatten)]
+    cluster: ClusterReport,
+    /// The newest first.
+    links: Vec<Link>,
+}
+
+impl Report for ShowReport {
+    fn text(&self, style: Style) -> String {
+        let text = self.cluster.text(style);
+        if self.links.is_empty() {
+            return text;
+        }
+        let mut table = Table::new(&["LINK", "STATE", "MADE BY", "EXPIRES", "USED"]);
+        for link in &self.links {
+            let used = link.uses.last().map_or("never".to_owned(), |last| {
+                format!("{} by {} {}", printable(&last.what), printable(&last.from), format_rfc3339(last.at / 1000))
+            });
+            table.row([
+                link.id.to_string(),
+                link_state(link.state).to_owned(),
+                printable(&link.by),
+                format_rfc3339(link.expires / 1000),
+                used,
+            ]);
+        }
+        format!("{text}\n{table}")
+    }
+}
+
+const fn link_state(state: LinkState) -> &'static str {
+    match state {
+        LinkState::Valid => "valid",
+        LinkState::Redeemed => "redeemed",
+        LinkState::Theft => "redeemed by two",
+        LinkState::Expired => "expired",
+        LinkState::Revoked => "revoked",
+    }
 }
 
 /// One cluster.

@@ -41,7 +41,26 @@ struct Running {
 
 impl Running {
     fn start(program: &Path, config: &Path) -> Self {
-        let (log, mut command) = (config.with_extension("log"), Command::new(program));
+        Self::start_as(Command::new(program), program, config)
+    }
+
+    /// One whose files can be given a limit, as a full disk gives them: it ignores the signal that a longer file would send.
+    fn start_limitable(program: &Path, config: &Path) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(program);
+        Self::start_as(command, program, config)
+    }
+
+    /// A limit in bytes for each file that it writes, or none.
+    fn limit(&self, limit: Option<u64>) {
+        let limit = limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+        let mut prlimit = Command::new("prlimit");
+        prlimit.arg(format!("--fsize={limit}:unlimited")).arg("--pid").arg(self.child.id().to_string());
+        assert!(output(&mut prlimit).unwrap().status.success());
+    }
+
+    fn start_as(mut command: Command, program: &Path, config: &Path) -> Self {
+        let log = config.with_extension("log");
         let errors = fs::File::create(&log).unwrap();
         command.arg("--config").arg(config).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut child = spawn(command).unwrap();
@@ -139,12 +158,14 @@ impl Centre {
     }
 
     fn client(&self, name: &str) -> Client {
-        let identity =
-            Identity::basic(&format!("{name}@{REALM}").parse().unwrap(), &PASSWORD.to_owned().into()).unwrap();
         let services = Services::directory(self.url(2).parse().unwrap());
-        let services = services.with(service::CONFIG_DB, self.url(0).parse().unwrap());
-        Client::new(Settings { identity, trust: Trust::none().allowing(Insecure), services, limits: Limits::default() })
+        client(name, services.with(service::CONFIG_DB, self.url(0).parse().unwrap()))
     }
+}
+
+fn client(name: &str, services: Services) -> Client {
+    let identity = Identity::basic(&format!("{name}@{REALM}").parse().unwrap(), &PASSWORD.to_owned().into()).unwrap();
+    Client::new(Settings { identity, trust: Trust::none().allowing(Insecure), services, limits: Limits::default() })
 }
 
 fn objects() -> Value {
@@ -241,6 +262,51 @@ fn a_centre_knows_its_people_and_forgets_nothing_when_it_is_killed() {
         assert!(told.is_ok(), "{told:?}");
     });
     topics_are_those_of_templates(&centre.path("auth").join("broker"), name.as_str());
+}
+
+#[test]
+fn a_full_disk_is_503_and_loses_nothing_and_writes_go_on_when_there_is_room() {
+    let Some(helper) = program("latchkey-kerberos-helper") else { return };
+    let Some(kdc) = Kdc::start_or_skip() else { return };
+    let keytab = kdc.keytab(&["HTTP/localhost"]);
+    let auth = PathBuf::from(env!("CARGO_BIN_EXE_latchkey-auth"));
+    let centre = Centre::new(kdc);
+    let config = centre.config(1, &helper, &keytab);
+    let running = Running::start_limitable(&auth, &config);
+    let file = centre.path("auth").join("data");
+    running.limit(Some(fs::metadata(&file).unwrap().len()));
+    let root = || {
+        let services = Services::fixed([(service::AUTH, centre.url(1).parse().unwrap())]);
+        Auth::of(&client("sv1setup", services))
+    };
+    let principal = |number: u32| Uuid::NIL.named(&number.to_string());
+    let name = |number: u32| format!("nd{number}/{}@{REALM}", "x".repeat(100)).parse().unwrap();
+    let service = root();
+    let mut kept = Vec::new();
+    let refused = block_on(within("a full disk", async {
+        loop {
+            let number = u32::try_from(kept.len()).unwrap();
+            match service.put_kerberos(principal(number), &name(number)).await {
+                Ok(_) => kept.push(number),
+                Err(error) => return error.to_string(),
+            }
+        }
+    }));
+    assert!(refused.contains("503") && refused.contains("disk"), "{refused}");
+    assert!(!kept.is_empty());
+    let next = u32::try_from(kept.len()).unwrap();
+    let all = |service: &Auth| {
+        for number in &kept {
+            assert_eq!(block_on(service.identity(&name(*number))).unwrap(), Some(principal(*number)));
+        }
+        block_on(service.identity(&name(next))).unwrap()
+    };
+    assert_eq!(all(&service), None, "what was refused is not there");
+    running.limit(None);
+    block_on(service.put_kerberos(principal(next), &name(next))).unwrap();
+    running.kill();
+    let _running = Running::start(&auth, &config);
+    assert_eq!(all(&root()), Some(principal(next)));
 }
 
 /// Asks as the broker's plugin does: a line, and a line.

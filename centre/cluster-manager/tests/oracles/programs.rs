@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use latchkey_test_support::Npm;
 use serde_json::Value;
 
 /// What `go install` gets; its checksums are in Go's public log.
@@ -17,12 +18,7 @@ const PYYAML: &str = "PyYAML==6.0.3";
 pub(crate) fn node(script: &str, input: &Value) -> Option<Value> {
     let packages =
         prepared("npm", "no node with npm, or no package index, for what package-lock.json names", |home| {
-            fs::create_dir_all(home).unwrap();
-            for file in ["package.json", "package-lock.json"] {
-                fs::copy(scripts().join(file), home.join(file)).unwrap();
-            }
-            run(Command::new("node").arg("--version"))
-                && run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(home))
+            run(Command::new("node").arg("--version")) && Npm::install(&scripts(), home).is_some()
         })?;
     let mut command = Command::new("node");
     command.arg(scripts().join(script)).env("NODE_PATH", packages.join("node_modules"));

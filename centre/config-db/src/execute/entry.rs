@@ -8,7 +8,7 @@ use super::{Transaction, registration};
 use crate::access::Permitted;
 use crate::operation::{Outcome, Preconditions, Refusal, Write};
 use crate::schema::{Schemas, check, compile};
-use crate::{Json, patch as merge};
+use crate::{DEEPEST_JSON, Json, patch as merge};
 
 pub(super) fn put(
     transaction: &mut Transaction<'_>,
@@ -106,6 +106,11 @@ fn set(
     json: Json,
 ) -> Result<(), Refusal> {
     permitted.change()?;
+    if json.depth() > DEEPEST_JSON {
+        return Err(Refusal::Invalid(format!(
+            "an entry has at most {DEEPEST_JSON} arrays and objects within each other"
+        )));
+    }
     schemas.check(transaction.model(), application, &json)?;
     match application {
         REGISTRATION => return registration::write(transaction, permitted, object, &json),

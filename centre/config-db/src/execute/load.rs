@@ -44,7 +44,7 @@ pub(super) fn load(
             })?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(Outcome::Loaded)
 }
 
 fn tolerate(

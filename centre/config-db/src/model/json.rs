@@ -8,6 +8,9 @@ use serde_json::Value;
 /// The most bytes of an entry's JSON text.
 pub const LONGEST_JSON: usize = 1 << 20;
 
+/// The most levels of an entry's arrays and objects. Readers stop at 127, and what they read has the entry some levels deep.
+pub const DEEPEST_JSON: usize = 100;
+
 /// A JSON value, as text with sorted keys and no spaces: two values are equal if their texts are. Numbers are as they were
 /// written: 1 and 1.0 are two values.
 #[derive(Clone, PartialEq, Eq)]
@@ -43,6 +46,23 @@ impl Json {
         &self.0
     }
 
+    /// How many arrays and objects are within each other: 0 for a scalar.
+    pub fn depth(&self) -> usize {
+        let (mut depth, mut deepest, mut bytes) = (0, 0, self.0.bytes());
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'[' | b'{' => {
+                    depth += 1;
+                    deepest = deepest.max(depth);
+                }
+                b']' | b'}' => depth -= 1,
+                b'"' => skip_string(&mut bytes),
+                _ => {}
+            }
+        }
+        deepest
+    }
+
     /// The value.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_else(|error| unreachable!("{self} was JSON: {error}"))
@@ -57,6 +77,17 @@ impl From<Value> for Json {
     }
 }
 
+/// Skips the rest of a string, with its closing quote; a backslash takes the next byte with it.
+fn skip_string(bytes: &mut impl Iterator<Item = u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => drop(bytes.next()),
+            _ => {}
+        }
+    }
+}
+
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -66,5 +97,19 @@ impl fmt::Display for Json {
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_counts_what_is_outside_of_strings() {
+        for (text, depth) in
+            [("1", 0), ("\"[[[\"", 0), ("[]", 1), (r#"{"a\"[": [{"b\\": "]"}], "c": {}}"#, 3), ("[[],[[]],[]]", 3)]
+        {
+            assert_eq!(Json::parse(text.as_bytes()).unwrap().depth(), depth, "{text}");
+        }
     }
 }

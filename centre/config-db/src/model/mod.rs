@@ -12,7 +12,7 @@ use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::application::REGISTRATION;
 use latchkey_factory_plus::uuids::class::APPLICATION;
 
-pub use json::{Json, JsonError, LONGEST_JSON};
+pub use json::{DEEPEST_JSON, Json, JsonError, LONGEST_JSON};
 pub use mutation::Mutation;
 pub(crate) use relation::Relation;
 pub(crate) use row::{Row, TABLES};

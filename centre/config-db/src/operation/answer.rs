@@ -70,6 +70,8 @@ pub enum Outcome {
     Created,
     /// It was done, or it was so already.
     Done,
+    /// A dump was loaded.
+    Loaded,
 }
 
 impl Outcome {
@@ -77,7 +79,8 @@ impl Outcome {
     pub const fn status(&self) -> u16 {
         match self {
             Self::ObjectCreated(_) | Self::Created => 201,
-            Self::ObjectExisted(_) => 200,
+            // The npm client takes nothing but 200 for loaded, the original's set-up anything of success.
+            Self::ObjectExisted(_) | Self::Loaded => 200,
             Self::Done => 204,
         }
     }
@@ -86,7 +89,7 @@ impl Outcome {
     pub const fn body(&self) -> Option<&Json> {
         match self {
             Self::ObjectCreated(entry) | Self::ObjectExisted(entry) => Some(&entry.json),
-            Self::Created | Self::Done => None,
+            Self::Created | Self::Done | Self::Loaded => None,
         }
     }
 }

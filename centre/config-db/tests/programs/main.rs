@@ -213,7 +213,7 @@ fn a_full_disk_is_5xx_and_loses_nothing_and_writes_go_on_when_there_is_room() {
         None
     });
     let refusal = refusal.expect("30 MB do not fit into 4 MiB").to_string();
-    assert!(refusal.contains("503"), "{refusal}");
+    assert!(refusal.contains("503") && refusal.contains("disk"), "{refusal}");
     assert!(!kept.is_empty());
     let all = |service: &Service| {
         for number in &kept {
@@ -252,4 +252,46 @@ fn either_of_two_programs_on_one_postgres_tells_its_watchers_of_the_others_write
         }));
         assert_eq!(block_on(get(&reader.service())), Some(value));
     }
+}
+
+#[test]
+fn while_postgres_is_away_writes_are_503_with_a_reason_and_reads_and_watchers_stay() {
+    let Some(rig) = Rig::new_or_skip() else { return };
+    let Some(mut postgres) = Place::postgres() else { return };
+    let directory = postgres.path("");
+    let place = json!({"postgres": {"socket": {"directory": directory, "user": "latchkey", "database": "postgres"}}});
+    let running = rig.start("away", &[], &place);
+    running.fill();
+    let service = running.service();
+    let mut watch = service.notify().watch(&entry());
+    let mut told = |value: Value| {
+        block_on(within(format_args!("a watcher to be told of {value}"), async {
+            while watch.reading().and_then(|reading| reading.body).as_deref() != Some(&value) {
+                watch.changed().await;
+            }
+        }));
+    };
+    block_on(put(&service, &json!(1))).unwrap();
+    told(json!(1));
+    for round in 0..2 {
+        postgres.kill_server();
+        let refused = block_on(put(&service, &json!("lost"))).unwrap_err().to_string();
+        assert!(refused.contains("503") && refused.contains("PostgreSQL"), "{refused}");
+        assert_eq!(block_on(get(&service)), Some(json!(round + 1)), "what is known is read");
+        let mut another = service.notify().watch(&entry());
+        block_on(within("a watcher that comes meanwhile", async {
+            while another.reading().and_then(|reading| reading.body).as_deref() != Some(&json!(round + 1)) {
+                another.changed().await;
+            }
+        }));
+        let config = rig.config("late", &Port::reserve(), &place);
+        let late = output(Command::new(PROGRAM).arg("--config").arg(config)).unwrap();
+        let said = String::from_utf8_lossy(&late.stderr);
+        assert!(!late.status.success() && said.contains("PostgreSQL"), "a start says what it misses: {said}");
+        postgres.start_server();
+        block_on(put(&service, &json!(round + 2))).unwrap();
+        told(json!(round + 2));
+    }
+    running.kill();
+    assert_eq!(block_on(get(&rig.start("away", &[], &place).service())), Some(json!(3)));
 }

@@ -1,10 +1,35 @@
 //! Bodies, schemas and searches.
 
-use latchkey_config_db::Uuid;
+use latchkey_config_db::{DEEPEST_JSON, Uuid};
 use latchkey_factory_plus::uuids::application::{CONFIG_SCHEMA, REGISTRATION};
-use serde_json::json;
+use latchkey_test_support::block_on;
+use serde_json::{Value, json};
 
 use crate::rig::{APP, CLASS, ROOT, Rig, X, Y, Z, entry};
+
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |value, _| json!({ "a": value }))
+}
+
+/// A frame has an entry some levels deep: one at the bound of whoever reads it would end the subscription each time.
+#[test]
+fn an_entry_is_not_deeper_than_frames_can_carry() {
+    let rig = Rig::new();
+    let deeper = nested(DEEPEST_JSON + 1);
+    for method in ["PUT", "PATCH"] {
+        assert_eq!(rig.root(method, &entry(Y), &deeper).status, 422, "{method}");
+        assert!(rig.root(method, &entry(X), &nested(DEEPEST_JSON)).status < 300, "{method}");
+    }
+    let configs = json!({APP.to_string(): {Y.to_string(): deeper}});
+    let dump = json!({"service": latchkey_factory_plus::uuids::service::CONFIG_DB, "version": 2, "configs": configs});
+    let refused = rig.root("POST", "/load", &dump);
+    assert!(refused.status == 422 && refused.body.contains("100"), "{refused:?}");
+    block_on(async {
+        let mut socket = rig.socket(ROOT).await;
+        let first = socket.search(Z, None).await;
+        assert_eq!(first["children"][X.to_string()]["body"], nested(DEEPEST_JSON));
+    });
+}
 
 #[test]
 fn a_body_must_be_what_its_content_type_says() {

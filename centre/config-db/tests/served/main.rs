@@ -6,5 +6,6 @@ mod conditions;
 mod entries;
 mod interface;
 mod notify;
+mod npm_client;
 mod rig;
 mod scopes;

@@ -45,7 +45,7 @@ pub(crate) const MANAGER: &str = "sv1clusters@R";
 pub(crate) const MANAGER_UUID: Uuid = Uuid::constant("26d192cf-73c1-4c14-93cf-1e63743bab99");
 /// This service's own account.
 const OWN: &str = "sv1configdb@R";
-const PASSWORD: &str = "right";
+pub(crate) const PASSWORD: &str = "right";
 
 /// Permission and target.
 pub(crate) type Held = (Uuid, Uuid);
@@ -57,11 +57,11 @@ pub(crate) struct Rig {
     _folder: TempDir,
 }
 
-fn realm() -> Realm {
+pub(crate) fn realm() -> Realm {
     "R".parse().unwrap()
 }
 
-fn loopback() -> HttpConfig {
+pub(crate) fn loopback() -> HttpConfig {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     serde_json::from_value(json!({"listen": [any], "admin_listen": any, "insecure": true})).unwrap()
 }
@@ -199,6 +199,10 @@ impl Rig {
         let mut read = String::new();
         stream.read_to_string(&mut read).unwrap();
         Reply::parse(&read)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.running.address()
     }
 
     pub(crate) fn token(&self, user: &str) -> String {

@@ -70,11 +70,30 @@ fn a_service_is_at_one_address_or_none() {
     assert_eq!(site.get(&at(service::GIT)), (200, json!([])));
     assert_eq!(site.get("/v1/service/x").0, 410);
     assert_eq!(site.get("/v1/service"), (200, json!([service::AUTH, service::MQTT])));
-    assert_eq!(site.get(&format!("/v1/device/{}", service::GIT)).0, 404);
     assert_eq!(site.get("/v1/nothing").0, 404);
     site.outside = Some(Outside::read("directory.example.org", Some("https")).unwrap());
     assert_eq!(site.get(&at(service::AUTH)).1[0]["url"], "https://auth.example.org");
     assert_eq!(site.get(&at(service::MQTT)).1[0]["url"], "mqtts://mqtt.example.org");
+}
+
+/// The npm client takes 404 for a device that nobody knows, and anything else but 200 for an error.
+#[test]
+fn a_device_is_unknown_and_one_that_is_no_uuid_can_never_be_one() {
+    let mut site = Site::new();
+    for device in [service::GIT, special::WILDCARD, service::AUTH] {
+        assert_eq!(site.get(&format!("/v1/device/{device}")), (404, Value::Null));
+        assert_eq!(site.get(&format!("/v1/device/{device}/")).0, 404);
+    }
+    let ask = Ask::read(Method::Get, &format!("/v1/device/{}", service::GIT), b"").unwrap();
+    let Body::Text(why) = answer(&site.services, &ask, None, None).body else { panic!("it says why") };
+    assert!(why.contains("device"), "{why}");
+    for malformed in ["x", "%2e%2e", "00000000-0000-0000-0000-00000000000", "00000000-0000-0000-0000-00000000000g"] {
+        assert_eq!(site.get(&format!("/v1/device/{malformed}")).0, 410, "{malformed}");
+    }
+    for method in [Method::Put, Method::Post] {
+        assert_eq!(site.ask(method, &format!("/v1/device/{}", service::GIT), &Value::Null, &[]).0, 405);
+    }
+    assert_eq!(site.get("/v1/device").0, 404, "there is no list");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-// ajv on the dump of standard input: one line of JSON, a list of what it finds wrong. Each schema must compile, each entry of its
+// ajv on the dump of a file, the argument: one line of JSON, a list of what it finds wrong. Each schema must compile, each entry of its
 // application must be valid, and each of `bad` must not be.
 import fs from "node:fs";
 import Ajv from "ajv/dist/2020.js";
 
-const { configs, schemaApplication, bad } = JSON.parse(fs.readFileSync(0, "utf8"));
+const { configs, schemaApplication, bad } = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
 const ajv = new Ajv({ allErrors: true, strict: false, validateFormats: false });
 const wrong = [];
 let checked = 0;

@@ -74,10 +74,11 @@ fn header(name: &str, size: u64) -> io::Result<tar::Header> {
     Ok(header)
 }
 
-/// Reads an archive from its beginning to its end, and hands each file over: nothing of it is wrong when this returns. What
-/// `each` does not read of a file is read here.
+/// Reads an archive from its beginning to its end, and hands each file over: nothing of it is wrong when this returns. Nothing is
+/// read of what a manifest lists that is not wanted. What `each` does not read of a file is read here.
 pub(super) fn read(
     path: &Path,
+    wanted: &dyn Fn(&Manifest) -> Result<(), CommandError>,
     each: &mut dyn FnMut(&Member, &mut dyn Read) -> Result<(), CommandError>,
 ) -> Result<Manifest, CommandError> {
     let broken = |error: io::Error| damaged("it cannot be read to its end").because(error.to_string());
@@ -105,7 +106,9 @@ pub(super) fn read(
     let mut text = Vec::new();
     entry.take(manifest::LARGEST).read_to_end(&mut text).map_err(broken)?;
     let manifest = Manifest::parse(&text)?;
-    for (member, listed) in manifest.check()? {
+    let members = manifest.check()?;
+    wanted(&manifest)?;
+    for (member, listed) in members {
         let (size, entry) = next(&listed.name)?;
         if size != listed.size {
             return Err(damaged(format!("{} has another size than the manifest says", listed.name)));
@@ -156,3 +159,6 @@ impl<R: Read> Read for Hashing<R> {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "manifest.json";
 /// The most bytes of it.
 pub(super) const LARGEST: u64 = 32 << 20;
 /// The most files of a backup.
-const MOST: usize = 100_000;
+pub(super) const MOST: usize = 100_000;
 /// The version of this form.
 const SCHEMA: u32 = 1;
 
@@ -99,7 +99,7 @@ impl Manifest {
 }
 
 /// What every centre has.
-fn needed() -> Vec<Member> {
+pub(super) fn needed() -> Vec<Member> {
     let mut needed = vec![Member::Parameters, Member::Local, Member::SetUp, Member::KdcDump, Member::KdcStash];
     needed.extend(Kept::ALL.map(Member::Data));
     let accounts = Program::ALL.map(Program::account).into_iter().chain([services::ROOT]);

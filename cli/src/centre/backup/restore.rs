@@ -21,10 +21,13 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::output::{Output, Report, Style};
+use crate::output::{Output, Report, Style, printable};
 
 /// Who comes while another one works.
 const BUSY: &str = "another command restores to this directory";
+
+/// Why a backup that was verified is refused.
+const CHANGED: &str = "it was changed while it was read";
 
 pub(crate) fn restore(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     Programs::find()?;
@@ -33,9 +36,8 @@ pub(crate) fn restore(arguments: &Arguments, output: &Output) -> Result<Exit, Co
     let target = existing::layout(arguments.operand(1))?;
     must_be_empty(target.root())?;
     output.waiting("verifying the backup");
-    let (manifest, parameters) = verify(&from)?;
+    let (manifest, parameters) = verify(&from, target.root())?;
     let staging = Staging::make(target.root())?;
-    must_fit(&manifest, &staging)?;
     output.waiting("writing files");
     let members = staging.extract(&from, &manifest)?;
     output.waiting("loading the KDC");
@@ -69,11 +71,11 @@ fn must_be_empty(directory: &Path) -> Result<(), CommandError> {
     }
 }
 
-/// Reads all of the backup, and writes nothing.
-fn verify(from: &Path) -> Result<(Manifest, Parameters), CommandError> {
+/// Reads all of the backup, and writes nothing: what would not fit is not read.
+fn verify(from: &Path, target: &Path) -> Result<(Manifest, Parameters), CommandError> {
     let mut text = Vec::new();
     let mut authority = [false; 2];
-    let manifest = archive::read(from, &mut |member, content| {
+    let manifest = archive::read(from, &|manifest| must_fit(manifest, target), &mut |member, content| {
         match member {
             Member::Parameters => {
                 let read = content.take(member.limit()).read_to_end(&mut text);
@@ -95,8 +97,8 @@ fn verify(from: &Path) -> Result<(Manifest, Parameters), CommandError> {
 }
 
 /// Whether there is room for what is written. Repositories take twice as much while they are made, one at a time.
-fn must_fit(manifest: &Manifest, staging: &Staging) -> Result<(), CommandError> {
-    let at = staging.layout.root();
+fn must_fit(manifest: &Manifest, target: &Path) -> Result<(), CommandError> {
+    let at = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let room = rustix::fs::statvfs(at).map_err(|error| files::unwritable(at, &error.into()))?;
     let (free, needed) = (room.f_bavail.saturating_mul(room.f_frsize), manifest.size());
     if needed <= free {
@@ -138,11 +140,12 @@ impl Staging {
     /// Writes every file to its place. The backup is verified again: it may be another one by now.
     fn extract(&self, from: &Path, verified: &Manifest) -> Result<Vec<Member>, CommandError> {
         let mut members = Vec::new();
-        let manifest = archive::read(from, &mut |member, content| {
+        let same = |manifest: &Manifest| if manifest == verified { Ok(()) } else { Err(damaged(CHANGED)) };
+        archive::read(from, &same, &mut |member, content| {
             members.push(member.clone());
             write(&member.place(&self.layout), content)
         })?;
-        if manifest == *verified { Ok(members) } else { Err(damaged("it was changed while it was read")) }
+        Ok(members)
     }
 
     /// Makes the KDC's database, sees that its master key opens it, and lists the keys of edges.
@@ -233,7 +236,10 @@ impl Report for RestoreReport {
     fn text(&self, _: Style) -> String {
         let mut text = format!(
             "{}: the centre of {} as of {}. Run it with `latchkey centre up {}`.\nTokens and bootstrap commands of before are void.\n",
-            self.directory, self.realm, self.began, self.directory,
+            self.directory,
+            printable(&self.realm),
+            printable(&self.began),
+            self.directory,
         );
         if self.edge_keys.is_empty() {
             return text + "No edge has an account.\n";
@@ -241,7 +247,7 @@ impl Report for RestoreReport {
         text += "\nAn edge whose key has a higher number than this (see `klist -k` there) got it after the backup, and needs a new one:\n";
         let mut table = crate::output::Table::new(&["PRINCIPAL", "KEY", "MADE"]);
         for EdgeKey { principal, kvno, changed } in &self.edge_keys {
-            table.row([principal.clone(), kvno.to_string(), changed.clone()]);
+            table.row([printable(principal), kvno.to_string(), printable(changed)]);
         }
         text + &table.to_string()
     }
