@@ -1,4 +1,4 @@
-//! Writes `api/src/generated/` anew. Takes no arguments; run it from anywhere in the workspace.
+//! Writes `api/src/generated/` and `edge/sparkplug/src/generated/` anew. Takes no arguments; run it from anywhere in the workspace.
 
 use std::{error::Error, fs, path::Path};
 
@@ -7,5 +7,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (proto, file) = (api.join("proto"), api.join("src/generated").join(latchkey_api_codegen::PACKAGE));
     fs::write(file.with_added_extension("rs"), latchkey_api_codegen::generate(&proto)?)?;
     fs::write(file.with_added_extension("binpb"), latchkey_api_codegen::descriptors(&proto)?)?;
+    let sparkplug = api.join("../edge/sparkplug");
+    let file = sparkplug.join("src/generated").join(latchkey_api_codegen::SPARKPLUG).with_added_extension("rs");
+    fs::write(file, latchkey_api_codegen::sparkplug(&sparkplug.join("proto"))?)?;
     Ok(())
 }

@@ -21,6 +21,14 @@ fn the_checked_in_file_is_what_the_generator_gives() {
     assert!(fresh == checked_in, "out of date: run `cargo run -p latchkey-api-codegen` and commit the result");
 }
 
+#[test]
+fn the_checked_in_types_of_sparkplug_are_what_the_generator_gives() {
+    let sparkplug = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../edge/sparkplug");
+    let fresh = latchkey_api_codegen::sparkplug(&sparkplug.join("proto")).expect("the payloads compile");
+    let checked_in = fs::read_to_string(sparkplug.join("src/generated/sparkplug.b.rs")).expect("checked-in file");
+    assert!(fresh == checked_in, "out of date: run `cargo run -p latchkey-api-codegen` and commit the result");
+}
+
 /// A new field called `…secret`, `…key`, `…token` or the like must be put on the list of secret messages, or say why not.
 #[test]
 fn every_message_with_a_secret_sounding_field_has_its_debug_written_by_hand() {

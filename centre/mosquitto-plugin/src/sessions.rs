@@ -30,6 +30,9 @@ struct State {
     ended: Vec<String>,
     not_before: Option<Instant>,
     over: bool,
+    /// Whose connection ended last. Mosquitto says so before it asks whether that client's will may be published, and has one
+    /// thread: what it asks next of anybody else comes after that.
+    leaving: Option<usize>,
 }
 
 struct Client {
@@ -75,7 +78,7 @@ impl Sessions {
     /// Lets a client in, or says why not.
     pub(crate) fn connect(&self, client: Told<'_>, password: Zeroizing<String>) -> Result<(), String> {
         // Whatever was known at this place was another client's.
-        self.disconnect(client.place);
+        self.state().forget(client.place);
         if self.state().not_before.is_some_and(|time| Instant::now() < time) {
             return Err("the auth service did not answer a moment ago".into());
         }
@@ -104,7 +107,8 @@ impl Sessions {
 
     /// Whether a client may. No, if it is not known.
     pub(crate) fn allows(&self, client: Told<'_>, wish: &Wish<'_>) -> bool {
-        let state = self.state();
+        let mut state = self.state();
+        state.left(Some(client.place));
         let known = state.clients.get(&client.place);
         let known = known.filter(|known| known.id == client.id && known.username == client.username);
         let rights = known.and_then(|known| state.principals.get(&known.principal));
@@ -116,14 +120,11 @@ impl Sessions {
         })
     }
 
-    /// Forgets a client, and its rights, if no other one has them.
+    /// A client's connection has ended. It is forgotten once its will, if it has one, may have been asked for.
     pub(crate) fn disconnect(&self, place: usize) {
         let mut state = self.state();
-        if let Some(client) = state.clients.remove(&place)
-            && !state.clients.values().any(|other| other.principal == client.principal)
-        {
-            state.principals.remove(&client.principal);
-        }
+        state.left(None);
+        state.leaving = Some(place);
     }
 
     /// Clients to disconnect.
@@ -158,6 +159,23 @@ impl Sessions {
 }
 
 impl State {
+    /// Forgets whose connection ended last, unless it is the one at `asking`.
+    fn left(&mut self, asking: Option<usize>) {
+        if let Some(place) = self.leaving.filter(|place| Some(*place) != asking) {
+            self.forget(place);
+        }
+    }
+
+    /// Forgets a client, and its rights, if no other one has them.
+    fn forget(&mut self, place: usize) {
+        self.leaving = self.leaving.filter(|leaving| *leaving != place);
+        if let Some(client) = self.clients.remove(&place)
+            && !self.clients.values().any(|other| other.principal == client.principal)
+        {
+            self.principals.remove(&client.principal);
+        }
+    }
+
     fn refreshed(&mut self, principal: &str, answer: io::Result<Answer>) {
         let Some(rights) = self.principals.get_mut(principal) else { return };
         match answer {

@@ -103,6 +103,19 @@ fn a_client_does_what_it_is_granted_and_nothing_else() {
 }
 
 #[test]
+fn a_will_is_published_where_its_client_might_and_nowhere_else() {
+    let Some(site) = Site::start(&[]) else { return };
+    let mut reader = site.broker.subscribe(READER, "reader", "spBv1.0/#");
+    for will in [("spBv1.0/G/NDATA/Other", "forged"), ("spBv1.0/G/NDATA/Monitor", "gone")] {
+        let mortal = site.broker.subscribe_with_will(MONITOR, "spBv1.0/G/NCMD/Monitor", will);
+        assert!(mortal.granted);
+        // Killed: it says no farewell.
+        drop(mortal);
+    }
+    assert_eq!(reader.message(), "got spBv1.0/G/NDATA/Monitor gone");
+}
+
+#[test]
 fn wrong_passwords_and_clients_without_a_name_are_refused() {
     let Some(site) = Site::start(&[]) else { return };
     for user in

@@ -1,6 +1,6 @@
 //! Who a program is at the centre.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use latchkey_factory_plus_client::{BaseUrl, Credentials, Identity, IdentityError, Pending};
@@ -39,16 +39,28 @@ impl AccountSection {
         file.read()?;
         Ok(Identity::new(Arc::new(file)))
     }
+
+    /// The password as it is now: for a server that is shown it otherwise than by HTTP.
+    ///
+    /// # Errors
+    /// A sentence: what is wrong with the file.
+    pub fn password(&self) -> Result<Zeroizing<String>, String> {
+        password(&self.password_file)
+    }
 }
 
 impl PasswordFile {
     fn read(&self) -> Result<Identity, String> {
-        let bytes = read_mounted(&self.path, LONGEST + 2).map_err(|why| format!("`account.password_file`: {why}"))?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| IdentityError::Password.to_string())?;
-        let text = text.strip_suffix('\n').unwrap_or(text);
-        let password = Zeroizing::new(text.strip_suffix('\r').unwrap_or(text).to_owned());
-        Identity::basic(&self.principal, &password).map_err(|error| format!("`account`: {error}"))
+        Identity::basic(&self.principal, &password(&self.path)?).map_err(|error| format!("`account`: {error}"))
     }
+}
+
+/// The password in a file; one line end at its end is not part of it.
+fn password(path: &Path) -> Result<Zeroizing<String>, String> {
+    let bytes = read_mounted(path, LONGEST + 2).map_err(|why| format!("`account.password_file`: {why}"))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| IdentityError::Password.to_string())?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    Ok(Zeroizing::new(text.strip_suffix('\r').unwrap_or(text).to_owned()))
 }
 
 impl Credentials for PasswordFile {
@@ -80,6 +92,7 @@ mod tests {
         // The oracle: printf 'op1sync/Bolt@R:a:b' | base64
         let first = smol::block_on(identity.authorization(&url)).unwrap();
         assert_eq!(first.as_str(), "Basic b3Axc3luYy9Cb2x0QFI6YTpi");
+        assert_eq!(account.password().unwrap().as_str(), "a:b");
         write("c");
         assert_eq!(smol::block_on(identity.authorization(&url)).unwrap().as_str(), "Basic b3Axc3luYy9Cb2x0QFI6Yw==");
         write("");

@@ -123,23 +123,33 @@ impl Broker {
 
     /// Subscribes, and waits until the broker has said something about it.
     pub(crate) fn subscribe(&self, user: (&str, &str), id: &str, filter: &str) -> Subscriber {
-        let mut command = self.client("mosquitto_sub", Some(user));
-        // The messages go to standard output, line by line; what was granted to where `-d` writes.
-        command.args(["-i", id, "-t", filter, "-d", "-F", "got %t %p", "-W", &PATIENCE.as_secs().to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = spawn(command).unwrap();
-        let lines = Lines::of(child.stdout.take().unwrap());
-        let mut seen = Vec::new();
-        let said = lines.find("the broker's word", &mut seen, |line| {
-            line.contains("Subscribed")
-                || line.contains("denied")
-                || line.contains("refused")
-                || line.contains("CONNACK (1")
-        });
-        let granted =
-            said.is_some_and(|line| line.starts_with("Subscribed") && !line.ends_with("128") && !line.ends_with("135"));
-        Subscriber { child: Some(child), lines, granted, seen }
+        subscribe_as(self.client("mosquitto_sub", Some(user)), id, filter)
     }
+
+    /// The same with a will, which the broker publishes when the client is gone without a word.
+    pub(crate) fn subscribe_with_will(&self, user: (&str, &str), filter: &str, will: (&str, &str)) -> Subscriber {
+        let mut command = self.client("mosquitto_sub", Some(user));
+        command.args(["--will-topic", will.0, "--will-payload", will.1]);
+        subscribe_as(command, "mortal", filter)
+    }
+}
+
+fn subscribe_as(mut command: Command, id: &str, filter: &str) -> Subscriber {
+    // The messages go to standard output, line by line; what was granted to where `-d` writes.
+    command.args(["-i", id, "-t", filter, "-d", "-F", "got %t %p", "-W", &PATIENCE.as_secs().to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = spawn(command).unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let mut seen = Vec::new();
+    let said = lines.find("the broker's word", &mut seen, |line| {
+        line.contains("Subscribed")
+            || line.contains("denied")
+            || line.contains("refused")
+            || line.contains("CONNACK (1")
+    });
+    let granted =
+        said.is_some_and(|line| line.starts_with("Subscribed") && !line.ends_with("128") && !line.ends_with("135"));
+    Subscriber { child: Some(child), lines, granted, seen }
 }
 
 pub(crate) struct Publisher {
