@@ -89,7 +89,7 @@ impl<'a> Steps<'a> {
                 }
                 same if SAME.contains(&same) => self.apply_each(inner, value)?,
                 "dependentSchemas" => {
-                    for schema in inner.as_object().into_iter().flat_map(|all| all.values()) {
+                    for schema in inner.as_object().into_iter().flat_map(serde_json::Map::values) {
                         self.apply(schema, value)?;
                     }
                 }
@@ -101,12 +101,12 @@ impl<'a> Steps<'a> {
                     }
                 }
                 "patternProperties" => {
-                    for schema in inner.as_object().into_iter().flat_map(|all| all.values()) {
+                    for schema in inner.as_object().into_iter().flat_map(serde_json::Map::values) {
                         self.apply_to_members(schema, value)?;
                     }
                 }
                 "propertyNames" => {
-                    for name in value.as_object().into_iter().flat_map(|all| all.keys()) {
+                    for name in value.as_object().into_iter().flat_map(serde_json::Map::keys) {
                         self.apply(inner, &Value::String(name.clone()))?;
                     }
                 }
@@ -132,7 +132,11 @@ impl<'a> Steps<'a> {
     }
 
     fn apply_to_members(&mut self, schema: &'a Value, value: &Value) -> Option<()> {
-        value.as_object().into_iter().flat_map(|all| all.values()).try_for_each(|member| self.apply(schema, member))
+        value
+            .as_object()
+            .into_iter()
+            .flat_map(serde_json::Map::values)
+            .try_for_each(|member| self.apply(schema, member))
     }
 
     /// What a reference within the schema means; nothing, where it means nothing.
