@@ -10,6 +10,7 @@
 //! The contract is that of the AMRC Connectivity Stack's `ConfigDB`, version 2 and what is left of version 1. Deliberately other:
 //!
 //! * `If-Match` that fails is 412 for GET, too (RFC 9110).
+//! * Schemas are complete in themselves, and what they make of an entry is bounded.
 //! * A dump that was loaded is 200: the npm client takes nothing else.
 //! * A merge patch that is no object is refused (422): it would replace the whole entry.
 //! * A write that would change nothing needs no more than the right to read.

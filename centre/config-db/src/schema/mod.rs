@@ -2,7 +2,9 @@
 //!
 //! A schema is the entry of the application `CONFIG_SCHEMA` about another application. What it refers to must stand in itself:
 //! nothing is fetched. Its regular expressions are automata, without back-references and look-around, so that none of them
-//! takes longer than its text is long.
+//! takes longer than its text is long. What applies itself again and again is counted before it is done.
+
+mod steps;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,13 +20,22 @@ use crate::{Json, Model, Refusal};
 const LONGEST_SCHEMA: usize = 256 << 10;
 /// The most memory of one regular expression's automaton.
 const PATTERN_BYTES: usize = 256 << 10;
+/// The most steps that hold an entry against a schema.
+const MOST_STEPS: usize = 1_000_000;
 /// How many errors a refusal names.
 const NAMED_ERRORS: usize = 5;
 
 /// Schemas that were compiled, by application; each of the revision that it was compiled from.
 #[derive(Debug, Default)]
 pub(crate) struct Schemas {
-    compiled: HashMap<Uuid, (Uuid, Arc<Validator>)>,
+    compiled: HashMap<Uuid, (Uuid, Arc<Compiled>)>,
+}
+
+/// A schema, and what validates by it.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    schema: Value,
+    validator: Validator,
 }
 
 impl Schemas {
@@ -37,7 +48,7 @@ impl Schemas {
     }
 
     /// The schema of an application, if it has one.
-    fn of(&mut self, model: &Model, application: Uuid) -> Result<Option<Arc<Validator>>, Refusal> {
+    fn of(&mut self, model: &Model, application: Uuid) -> Result<Option<Arc<Compiled>>, Refusal> {
         let Some(revision) = model.etag(CONFIG_SCHEMA, application) else {
             self.compiled.remove(&application);
             return Ok(None);
@@ -55,7 +66,7 @@ impl Schemas {
 }
 
 /// Compiles a schema; a refusal says why it is none.
-pub(crate) fn compile(schema: &Json) -> Result<Validator, Refusal> {
+pub(crate) fn compile(schema: &Json) -> Result<Compiled, Refusal> {
     if schema.text().len() > LONGEST_SCHEMA {
         return Err(Refusal::Invalid(format!("a schema of more than {LONGEST_SCHEMA} bytes")));
     }
@@ -64,18 +75,28 @@ pub(crate) fn compile(schema: &Json) -> Result<Validator, Refusal> {
         .offline()
         .should_validate_formats(true)
         .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES));
-    options.build(&schema.value()).map_err(|error| {
+    let schema = schema.value();
+    if let Some(out) = steps::leads_out(&schema) {
+        return Err(Refusal::Invalid(format!(
+            "this is no schema that is complete in itself: {out:?} leads out of it; refer to its parts by #, and give them no $id"
+        )));
+    }
+    let validator = options.build(&schema).map_err(|error| {
         let place = error.instance_path().to_string();
         let place = if place.is_empty() { "/".into() } else { place };
         Refusal::Invalid(format!(
             "this is no JSON Schema of draft 2020-12 that is complete in itself: at {place}: {error}"
         ))
-    })
+    })?;
+    Ok(Compiled { schema, validator })
 }
 
 /// Checks a value against a schema; the error names each place, up to [`NAMED_ERRORS`].
-pub(crate) fn check(schema: &Validator, value: &Value) -> Result<(), String> {
-    let errors: Vec<String> = schema
+pub(crate) fn check(Compiled { schema, validator }: &Compiled, value: &Value) -> Result<(), String> {
+    if !steps::are_at_most(MOST_STEPS, schema, value) {
+        return Err(format!("it takes more than {MOST_STEPS} steps to hold it against the application's schema"));
+    }
+    let errors: Vec<String> = validator
         .iter_errors(value)
         .take(NAMED_ERRORS)
         .map(|error| {
@@ -96,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    fn compiled(schema: &Value) -> Validator {
+    fn compiled(schema: &Value) -> Compiled {
         compile(&Json::of(schema)).unwrap()
     }
 
@@ -135,6 +156,47 @@ mod tests {
         refusal(&json!({"pattern": "((a{1000}){1000}){1000}"}));
         refusal(&json!({"type": "no type"}));
         refusal(&json!(7));
+    }
+
+    #[test]
+    fn a_schema_that_applies_itself_again_and_again_is_stopped() {
+        let chain: serde_json::Map<_, _> = (0..60)
+            .map(|at| {
+                let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});
+                (format!("d{at}"), json!({"allOf": [next, next]}))
+            })
+            .chain([("d60".to_owned(), json!(true))])
+            .collect();
+        let again = json!({"properties": {"a": {"$ref": "#n"}}});
+        let twice = json!({"$defs": {"n": {"$anchor": "n", "allOf": [again, again]}}, "$ref": "#/$defs/n"});
+        let deep = (0..90).fold(json!({}), |value, _| json!({ "a": value }));
+        for (schema, value) in
+            [(json!({"$defs": chain, "$ref": "#/$defs/d0"}), json!(1)), (twice.clone(), deep.clone())]
+        {
+            let start = Instant::now();
+            let error = check(&compiled(&schema), &value).unwrap_err();
+            assert!(error.contains("steps"), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+        }
+        assert!(check(&compiled(&twice), &json!({"a": {"a": {}}})).is_ok());
+        let once =
+            json!({"properties": {"a": {"$ref": "#"}, "b": {"items": {"$ref": "#"}}}, "additionalProperties": false});
+        assert!(check(&compiled(&once), &deep).is_ok());
+        let long = json!({"b": vec![json!({"a": {}}); 20_000]});
+        assert!(check(&compiled(&once), &long).is_ok(), "length alone is no reason");
+    }
+
+    #[test]
+    fn no_part_of_a_schema_has_a_root_of_its_own() {
+        for schema in [
+            json!({"$defs": {"a": {"$id": "https://example.com/a"}}}),
+            json!({"items": [{"$id": "a"}]}),
+            json!({"$ref": "#/%24defs/a", "$defs": {"a": true}}),
+        ] {
+            assert!(refusal(&schema).contains("complete in itself"), "{schema}");
+        }
+        compiled(&json!({"$id": "https://example.com/a", "properties": {"$id": {"type": "string"}, "$ref": true}}));
+        compiled(&json!({"$ref": "https://json-schema.org/draft/2020-12/schema"}));
     }
 
     #[test]
