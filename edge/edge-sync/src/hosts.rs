@@ -142,7 +142,7 @@ mod tests {
         host_of(&serde_json::from_value(node).unwrap())
     }
 
-    fn labelled(labels: Value) -> Host {
+    fn labelled(labels: &Value) -> Host {
         host(json!({"metadata": {"name": "n", "labels": labels}, "spec": {}})).unwrap()
     }
 
@@ -173,13 +173,13 @@ mod tests {
             (json!({"node-role.kubernetes.io/worker": ""}), false),
             (json!({}), false),
         ] {
-            assert_eq!(labelled(labels.clone()).control_plane, control_plane, "{labels}");
+            assert_eq!(labelled(&labels).control_plane, control_plane, "{labels}");
         }
     }
 
     #[test]
     fn a_node_that_says_little_is_a_host_that_is_not_ready() {
-        let bare = labelled(json!({}));
+        let bare = labelled(&json!({}));
         assert_eq!((bare.hostname.as_str(), bare.ready, bare.specialised), ("n", Some(false), None));
         let unknown = json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": SPECIALISED}]},
             "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});

@@ -78,7 +78,7 @@ fn nothing_is_written_where_nothing_changed_but_the_heartbeat() {
     reporter.set_hosts(vec![host("a")]);
     world.pass(&mut reporter, 1000);
     let wanted = json!({"hosts": [*host("a")], "generation": 1, "heartbeat": CLOCK + 20});
-    assert_eq!(world.patches, [wanted.clone()]);
+    assert_eq!(world.patches, std::slice::from_ref(&wanted));
     assert_eq!(world.entry, Some(wanted));
     world.patches.clear();
     reporter.set_hosts(vec![host("a")]);

@@ -43,8 +43,10 @@ fn machines_are_told_field_by_field_as_they_come_change_and_go() {
         &json!([{"key": "factoryplus.app.amrc.co.uk/specialised", "value": "gpu", "effect": "NoSchedule"}]),
     );
     edge.node("a", &json!({"node-role.kubernetes.io/control-plane": ""}), &json!([]));
-    let all =
-        |status: &Value| (names(status) == ["a", "b"] && status["hosts"][1]["ready"] == true).then(|| status.clone());
+    let all = |status: &Value| {
+        let hosts = status["hosts"].as_array()?;
+        (names(status) == ["a", "b"] && hosts.iter().all(|host| host["ready"] == true)).then(|| status.clone())
+    };
     let status = edge.centre.until("both machines", all);
     let common =
         json!({"k8s_version": "v1.34.4", "arch": "amd64", "os_version": "Debian GNU/Linux 13 (trixie)", "ready": true});

@@ -27,7 +27,7 @@ fn list(known: &mut Known<String>, objects: &[(&str, &str)]) -> bool {
 }
 
 fn names(known: &Known<String>) -> String {
-    known.objects.iter().map(|(key, value)| format!("{}={value} ", key.name)).collect()
+    known.objects.iter().fold(String::new(), |all, (key, value)| all + &key.name + "=" + value + " ")
 }
 
 fn failure() -> Standing {
