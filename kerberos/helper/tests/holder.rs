@@ -9,6 +9,7 @@ use latchkey_kerberos::keytab::Keytab;
 use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied, Holder, HolderSettings, KerberosCode};
 use latchkey_test_support::{block_on, output};
 use rig::{HELPER, Rig, secret, upn};
+use std::io::Write as _;
 use std::time::{Duration, SystemTime};
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -32,7 +33,7 @@ fn bytes(keytab: &Keytab) -> AdminKey {
 }
 
 fn code(result: Result<(), Denied>) -> KerberosCode {
-    result.err().expect("it is refused").code()
+    result.expect_err("it is refused").code()
 }
 
 fn in_seconds(seconds: i64) -> u32 {
@@ -146,7 +147,6 @@ fn a_password_that_has_ended_still_changes_itself_unless_its_principal_has_ended
         kpasswd.arg(name).stdin(std::process::Stdio::piped());
         kpasswd.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         let mut child = latchkey_test_support::spawn(kpasswd).unwrap();
-        use std::io::Write as _;
         write!(child.stdin.take().unwrap(), "known\nstolen one\nstolen one\n").unwrap();
         latchkey_test_support::finish("kpasswd", child).status.success()
     };

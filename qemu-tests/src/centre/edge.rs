@@ -73,7 +73,7 @@ impl Centre {
             "krb5_config": self.layout.krb5_conf(),
             "redeem": { "manager": manager.to_string(), "token_file": token, "patience_seconds": 20 },
         });
-        let config = self.run.write(&format!("{}.json", edge.namespace), &config.to_string())?;
+        let config = self.run.write(&format!("{}.json", edge.namespace), config.to_string())?;
         let mut command = Command::new(build::program("krb-keys")?);
         command.arg("redeem").arg("--config").arg(config).env_clear();
         Ok(command)
@@ -93,7 +93,7 @@ impl Centre {
             "keytab": keytab,
             "account": { "principal": principal, "password_file": password },
         });
-        let config = self.run.write(&format!("{}-run.json", edge.namespace), &config.to_string())?;
+        let config = self.run.write(&format!("{}-run.json", edge.namespace), config.to_string())?;
         let mut command = Command::new(build::program("krb-keys")?);
         command.arg("run").arg("--config").arg(config).env_clear();
         Ok(command)

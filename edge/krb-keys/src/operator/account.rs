@@ -86,15 +86,16 @@ impl Accounts {
 
 impl Act {
     /// Sees to the account of a resource that has one.
-    pub(super) async fn account(&self, id: &Id, resource: &Resource, wanted: &Wanted) -> Result<(), Failure> {
-        let (Some(account), Some(upn)) = (&wanted.account, wanted.principals.first()) else { return Ok(()) };
+    pub(super) async fn account(&self, id: &Id, resource: &mut Resource) -> Result<(), Failure> {
+        let Ok(Wanted { account: Some(account), principals, .. }) = &resource.wanted else { return Ok(()) };
+        let (account, Some(upn)) = (account.clone(), principals.first().cloned()) else { return Ok(()) };
         let Some(accounts) = &self.accounts else {
             return Err(Failure::Refused(
                 "the key is made; its account is not, since `account` is missing in the configuration".into(),
             ));
         };
         let annotated = resource.annotation(ACCOUNT_UUID).and_then(|text| text.parse::<Uuid>().ok());
-        let found = accounts.found(upn).await?;
+        let found = accounts.found(&upn).await?;
         let uuid = match (found, account.uuid.or(annotated)) {
             (Some(found), Some(named)) if account.uuid.is_some() && found != named => {
                 return Err(Failure::Refused(format!("{upn} is the principal of the account {found}, not of {named}")));
@@ -104,9 +105,11 @@ impl Act {
             (None, None) => Uuid::random(),
         };
         if annotated != Some(uuid) {
-            self.objects.mark(id, &[(ACCOUNT_UUID, Some(&uuid.to_string()))], &[]).await?;
+            let text = uuid.to_string();
+            self.objects.mark(id, &[(ACCOUNT_UUID, Some(&text))], &[]).await?;
+            resource.annotations.insert(ACCOUNT_UUID.to_owned(), text);
         }
-        let settled = accounts.settle(uuid, account, upn, found.is_some()).await;
+        let settled = accounts.settle(uuid, &account, &upn, found.is_some()).await;
         settled.map_err(|error| said(&error).about("the key is made; its account is not"))
     }
 }

@@ -134,14 +134,14 @@ impl Act {
         for upn in &wanted.principals {
             let keys =
                 if keep_old { self.admin.new_keys_beside_old(upn).await } else { self.admin.new_keys(upn).await };
-            keytab.extend(keys?).map_err(unusable)?;
+            keytab.extend(keys?).map_err(|error| unusable(&error))?;
         }
         if keep_old
             && let Some(old) = stored.as_ref().and_then(|stored| stored.data.get(&place.key))
             // What cannot be read serves nobody.
             && let Ok(old) = Keytab::parse(old)
         {
-            keytab.extend(old).map_err(unusable)?;
+            keytab.extend(old).map_err(|error| unusable(&error))?;
         }
         self.write(place, stored.as_ref(), keytab.to_bytes()).await
     }
@@ -161,7 +161,7 @@ impl Act {
         };
         let mut trimmed = Keytab::default();
         for entry in keytab.entries().iter().filter(|entry| Some(entry.version) == newest(&entry.principal)) {
-            trimmed.add(entry.clone()).map_err(unusable)?;
+            trimmed.add(entry.clone()).map_err(|error| unusable(&error))?;
         }
         if trimmed == keytab { Ok(()) } else { self.write(place, Some(&stored), trimmed.to_bytes()).await }
     }
@@ -209,7 +209,7 @@ fn place(wanted: &Wanted) -> Result<&Place, Failure> {
     wanted.place.as_ref().ok_or_else(|| Failure::Refused("there is no secret for the key to go to".into()))
 }
 
-fn unusable(error: latchkey_kerberos::keytab::KeytabError) -> Failure {
+fn unusable(error: &latchkey_kerberos::keytab::KeytabError) -> Failure {
     Failure::Refused(format!("the keytab: {error}"))
 }
 

@@ -12,7 +12,7 @@ use latchkey_kubernetes_client::{Connection, Follower};
 use smol::future::FutureExt as _;
 
 use super::act::{Act, now};
-use super::decide::{Decision, decide, trim_at};
+use super::decide::{Decision, Held, decide, trim_at};
 use super::resource::Resource;
 use super::rivals::{Id, Rivals};
 use super::watch::Type;
@@ -82,7 +82,7 @@ impl Work {
                     Some(known) if *known.resource == **resource => {}
                     // Our own words on it are no news.
                     Some(known) if same_but_for_status(&known.resource, resource) => {
-                        known.resource = Arc::clone(resource)
+                        known.resource = Arc::clone(resource);
                     }
                     _ => {
                         let known =
@@ -123,8 +123,10 @@ impl Work {
             }
         }
         drop(working);
-        for (id, end) in ended {
+        for (id, (end, resource)) in ended {
             if let Some(known) = self.known.get_mut(&id) {
+                // What was written on it here is no news when the watch tells it.
+                known.resource = Arc::new(resource);
                 known.refused = end == End::Refused;
                 let wait = match end {
                     End::Settled(wait) => wait,
@@ -160,11 +162,12 @@ enum End {
     Failed,
 }
 
-/// Brings one resource to where it is to be, and says so on it.
-async fn settle(act: &Act, id: &Id, resource: &Resource, rivals: &Rivals) -> End {
-    let (phase, message, end) = match settled(act, id, resource, rivals).await {
-        Ok(None) => return End::Settled(EVERY),
-        Ok(Some(())) => ("Ready", "all is as it is to be".to_owned(), End::Settled(until_trim(resource).min(EVERY))),
+/// Brings one resource to where it is to be, and says so on it: what became of it, and the resource as it is then.
+async fn settle(act: &Act, id: &Id, resource: &Resource, rivals: &Rivals) -> (End, Resource) {
+    let mut resource = resource.clone();
+    let (phase, message, end) = match settled(act, id, &mut resource, rivals).await {
+        Ok(None) => return (End::Settled(EVERY), resource),
+        Ok(Some(())) => ("Ready", "all is as it is to be".to_owned(), End::Settled(until_trim(&resource).min(EVERY))),
         Err(Failure::Refused(why)) => ("Refused", why, End::Refused),
         Err(Failure::Again(why)) => ("Waiting", why, End::Failed),
     };
@@ -174,35 +177,34 @@ async fn settle(act: &Act, id: &Id, resource: &Resource, rivals: &Rivals) -> End
     let said = resource.status.as_ref() == Some(&(resource.generation, message.clone()));
     if !said && let Err(error) = act.objects.status(id, resource.generation, phase, &message).await {
         tracing::warn!(kind = id.0.title(), name = id.1, %error, "The status was not written");
-        return End::Failed;
+        return (End::Failed, resource);
     }
-    end
+    resource.status = Some((resource.generation, message));
+    (end, resource)
 }
 
 /// Nothing, where the resource is left alone or gone.
-async fn settled(act: &Act, id: &Id, resource: &Resource, rivals: &Rivals) -> Result<Option<()>, Failure> {
-    let mut resource = resource.clone();
+async fn settled(act: &Act, id: &Id, resource: &mut Resource, rivals: &Rivals) -> Result<Option<()>, Failure> {
     for _ in 0..ROUNDS {
         let facts = match &resource.wanted {
             Ok(wanted) => act.facts(id, wanted, rivals).await?,
             Err(_) => super::decide::Facts::none(now()),
         };
-        let effects = match decide(&resource, &facts) {
+        let effects = match decide(resource, &facts) {
             Decision::Leave => return Ok(None),
             Decision::Refuse(why) => return Err(Failure::Refused(why)),
             Decision::Do(effects) if effects.is_empty() && resource.deleting => return Ok(None),
-            Decision::Do(effects) if effects.is_empty() => {
-                if let Ok(wanted) = &resource.wanted {
-                    act.account(id, &resource, wanted).await?;
-                }
-                return Ok(Some(()));
-            }
             Decision::Do(effects) => effects,
         };
         for effect in &effects {
             tracing::info!(kind = id.0.title(), name = id.1, effect = effect.word(), "Carrying out");
             act.carry_out(id, &resource.wanted, effect).await?;
-            effect.note(&mut resource, now());
+            effect.note(resource, now());
+        }
+        // Whether the key of one that was disabled serves is found out once it is enabled.
+        if !resource.deleting && (effects.is_empty() || facts.held != (Held::Something { serves: None })) {
+            act.account(id, resource).await?;
+            return Ok(Some(()));
         }
     }
     Err(Failure::Again("somebody else changes the same keys all the time".into()))

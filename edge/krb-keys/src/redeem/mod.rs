@@ -128,14 +128,13 @@ impl<W: World> Attempt<'_, W> {
     /// Steps 2 to 4. The session began with the centre's password.
     async fn take_over(&self, claim: &Zeroizing<String>, own: Option<&Stored>) -> Result<W::Admin, Failure> {
         let pending = own.filter(|own| own.data.get(CLIENT).is_none()).and_then(|own| own.data.get(PASSWORD));
-        let password = match pending {
-            Some(password) => password.clone(),
-            None => {
-                let password = bytes(&self.world.random()?);
-                let data = own.map(|own| own.data.clone()).unwrap_or_default();
-                self.write(OWN_SECRET, own, &data.without(CLIENT).with(PASSWORD, password.clone())).await?;
-                password
-            }
+        let password = if let Some(password) = pending {
+            password.clone()
+        } else {
+            let password = bytes(&self.world.random()?);
+            let data = own.map(|own| own.data.clone()).unwrap_or_default();
+            self.write(OWN_SECRET, own, &data.without(CLIENT).with(PASSWORD, password.clone())).await?;
+            password
         };
         let once = self.world.redeem(claim).await?;
         if once.cluster != self.names.cluster || once.principal != self.names.own.as_str() {
@@ -188,17 +187,16 @@ impl<W: World> Attempt<'_, W> {
         let flux = &self.names.flux;
         let stored = self.ours(FLUX_SECRET).await?;
         let named = stored.as_ref().filter(|stored| stored.data.text(USERNAME) == Some(flux.as_str()));
-        let password = match named.and_then(|stored| stored.data.get(PASSWORD)).filter(|password| !password.is_empty())
-        {
-            Some(password) => password.clone(),
-            None => {
-                let password = bytes(&self.world.random()?);
-                let data = stored.as_ref().map(|stored| stored.data.clone()).unwrap_or_default();
-                let username = Zeroizing::new(flux.as_str().as_bytes().to_vec());
-                let data = data.with(USERNAME, username).with(PASSWORD, password.clone());
-                self.write(FLUX_SECRET, stored.as_ref(), &data).await?;
-                password
-            }
+        let held = named.and_then(|stored| stored.data.get(PASSWORD)).filter(|password| !password.is_empty());
+        let password = if let Some(password) = held {
+            password.clone()
+        } else {
+            let password = bytes(&self.world.random()?);
+            let data = stored.as_ref().map(|stored| stored.data.clone()).unwrap_or_default();
+            let username = Zeroizing::new(flux.as_str().as_bytes().to_vec());
+            let data = data.with(USERNAME, username).with(PASSWORD, password.clone());
+            self.write(FLUX_SECRET, stored.as_ref(), &data).await?;
+            password
         };
         let key = AdminKey::Password(password.clone());
         if self.serves(flux, &key).await? == Serves::Yes {
