@@ -82,7 +82,8 @@ impl Centre {
     /// `krb-keys run` of an edge, with the files that a kubelet would mount.
     pub fn keeping(&self, edge: &Edge, keytab: &Path, password: &Path) -> Result<Command, HarnessError> {
         let directory: &BaseUrl = &self.parameters.place(Program::Directory).url;
-        let principal = self.parameters.principal(&format!("op1krbkeys/{}", edge.name));
+        let name = format!("op1krbkeys/{}", edge.name);
+        let principal = self.parameters.upn(&name).map_err(|error| HarnessError::Unusable(error.to_string()))?;
         let config = json!({
             "centre": { "directory": directory.to_string(), "authority": self.layout.authority() },
             "realm": self.parameters.realm,
