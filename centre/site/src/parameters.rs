@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{EdgeImages, ImagesError, Uuid, uuids};
 use latchkey_factory_plus_client::BaseUrl;
 use latchkey_kerberos::Upn;
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,9 @@ pub struct Parameters {
     pub insecure: bool,
     /// Where everything listens.
     pub places: Places,
+    /// The container images of the programs at edges.
+    #[serde(default)]
+    pub images: EdgeImages,
 }
 
 /// Where everything listens.
@@ -149,6 +152,9 @@ pub enum ParametersError {
         /// What the file says.
         insecure: bool,
     },
+    /// No container images.
+    #[error("{0}")]
+    Images(#[from] ImagesError),
     /// No port is left for all that listens.
     #[error("the first port is {0}; it must be between 1024 and 65400")]
     Port(u16),
@@ -189,6 +195,7 @@ impl Parameters {
             host: host.into(),
             insecure,
             places,
+            images: EdgeImages::default(),
         };
         parameters.check()?;
         Ok(parameters)
@@ -211,6 +218,7 @@ impl Parameters {
         if !(1..=253).contains(&self.host.len()) || !self.host.bytes().all(host) {
             return Err(ParametersError::Host(self.host.clone()));
         }
+        self.images.check()?;
         let odd = Program::ALL
             .into_iter()
             .map(|program| &self.place(program).url)
@@ -230,6 +238,12 @@ impl Parameters {
             Program::GitServer => &self.places.git_server,
             Program::ClusterManager => &self.places.cluster_manager,
         }
+    }
+
+    /// Where edges find the KDC and its administration: `HOST:PORT` each.
+    pub fn kdc(&self) -> [String; 2] {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        [self.places.kdc, self.places.kadmin].map(|place| format!("{host}:{}", place.port()))
     }
 
     /// A principal of this realm.

@@ -2,16 +2,13 @@
 
 use std::path::Path;
 
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{EdgeProgram, Uuid, uuids};
 use serde_json::{Map, Value, json};
 
 use crate::{Layout, Parameters, Program};
 
 /// The principal that sets the centre up, and passes every check of the services.
 pub const ROOT: &str = "sv1setup";
-
-/// The image of the operator of keys that bootstrap scripts name: our own, which does not exist yet.
-const KRBKEYS_IMAGE: &str = "latchkey-krb-keys:0.1.0";
 
 /// The configuration of a service: how it is reached, who verifies callers, where the others are, whose permissions are known
 /// without the authorisation service, and what only this service has.
@@ -103,6 +100,17 @@ fn access(parameters: &Parameters, program: Program) -> Value {
     json!({ "root": parameters.principal(ROOT), "fixed": fixed })
 }
 
+/// What stands in bootstrap scripts.
+fn bootstrap(parameters: &Parameters) -> Value {
+    let [kdc, kadmin] = parameters.kdc();
+    json!({
+        "domain": parameters.host,
+        "kdc": kdc,
+        "kadmin": kadmin,
+        "krbkeys_image": parameters.images.reference(EdgeProgram::KrbKeys),
+    })
+}
+
 /// What only this service has.
 fn own(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path) -> Map<String, Value> {
     let fields = match program {
@@ -119,7 +127,7 @@ fn own(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path
                 "principal": parameters.principal(Program::ClusterManager.account()),
                 "password_file": layout.password(Program::ClusterManager.account()),
             },
-            "bootstrap": { "domain": parameters.host, "krbkeys_image": KRBKEYS_IMAGE },
+            "bootstrap": bootstrap(parameters),
         }),
     };
     match fields {
