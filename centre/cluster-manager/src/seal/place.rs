@@ -1,9 +1,7 @@
 //! Which key of which secret.
 
-use crate::manifests::{is_kubernetes_label, is_kubernetes_subdomain};
+use crate::manifests::{SECRETS, is_kubernetes_label, is_kubernetes_subdomain};
 
-/// Where sealed secrets lie in a repository.
-const DIRECTORY: &str = "edo/secrets";
 /// The longest key of a secret.
 const LONGEST_KEY: usize = 253;
 
@@ -61,7 +59,7 @@ impl Place {
 
     /// The file in the cluster's repository.
     pub fn path(&self) -> String {
-        format!("{DIRECTORY}/{}/{}.yaml", self.namespace, self.name)
+        format!("{SECRETS}/{}/{}.yaml", self.namespace, self.name)
     }
 
     /// What a sealed value is bound to.
