@@ -3,22 +3,32 @@
 //! The entry of the application "Bootstrap script" has a driver script and files; other files are added here. All is
 //! one function of POSIX sh that is called on the last line: of a download that breaks off, nothing is run. Equal
 //! inputs and random bytes give equal bytes.
+//!
+//! The token of a link belongs into the script, since the edge redeems it; but it is stored nowhere. So a [`Script`] has a
+//! mark in its place, and a [`ReaderScript`], made for who came with the token, has the token.
 
 mod document;
 mod entry;
+mod values;
 
 use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
 
+use crate::links::Token;
 use crate::template::TemplateError;
 pub use document::quoted;
-pub use entry::Values;
+pub use values::{CentreValues, Values};
 
 /// The most bytes of a script.
 pub const MAX_SCRIPT: usize = 4 << 20;
 
-/// A bootstrap script.
+/// Where the token goes. In YAML no text begins with this character unless it is quoted, so the token is a text there, whatever it
+/// looks like.
+const TOKEN: &str = "@token@";
+
+/// A bootstrap script, as it is stored: without a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     text: String,
@@ -54,6 +64,9 @@ pub enum ScriptError {
     /// A manifest cannot be written.
     #[error("the manifests in {0:?}: {1}")]
     Yaml(String, crate::manifests::YamlError),
+    /// Something has the mark of the token's place.
+    #[error("{0:?} has the text {TOKEN:?}, which marks the place of the token; write {{{{token}}}} for that")]
+    Mark(String),
     /// No shell reads a zero byte.
     #[error("{0:?} has a zero byte")]
     Zero(String),
@@ -69,6 +82,37 @@ impl Script {
         Self { text, sha256 }
     }
 
+    /// Its text, with a mark in the token's place.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// SHA-256 of this text, in hexadecimal: what the script is known by where it is kept.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// What the holder of a token reads.
+    pub fn for_reader(&self, token: &Token) -> ReaderScript {
+        let text = Zeroizing::new(self.text.replace(TOKEN, &token.text()));
+        let sha256 = hex::encode(Sha256::digest(text.as_bytes()));
+        ReaderScript { text, sha256 }
+    }
+}
+
+/// A script with the token of the link that leads to it: as secret as the link.
+pub struct ReaderScript {
+    text: Zeroizing<String>,
+    sha256: String,
+}
+
+impl std::fmt::Debug for ReaderScript {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReaderScript").field("sha256", &self.sha256).finish_non_exhaustive()
+    }
+}
+
+impl ReaderScript {
     /// What a shell runs.
     pub fn text(&self) -> &str {
         &self.text
@@ -90,7 +134,7 @@ impl Script {
         let hash = &self.sha256;
         is_url(url).then(|| {
             format!(
-                "curl -fsSo bootstrap.sh {url} && echo \"{hash}  bootstrap.sh\" | sha256sum -c - && sh bootstrap.sh"
+                "(umask 077 && curl -fsSo bootstrap.sh {url}) && echo \"{hash}  bootstrap.sh\" | sha256sum -c - && sh bootstrap.sh"
             )
         })
     }
