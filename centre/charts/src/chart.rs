@@ -69,9 +69,9 @@ impl ChartFiles {
                 Component::Normal(part) => part.to_str(),
                 _ => None,
             });
-            let _root = parts.next();
+            let root = parts.next().flatten();
             let parts: Option<Vec<&str>> = parts.collect();
-            let inner = parts.filter(|parts| !parts.is_empty()).map(|parts| parts.join("/"));
+            let inner = parts.filter(|_| root.is_some()).filter(|parts| !parts.is_empty()).map(|parts| parts.join("/"));
             let inner = inner.ok_or_else(|| format!("{} leads out of the chart", path.display()))?;
             let mut content = Vec::new();
             let room = (MAX_BYTES + 1 - gathered.bytes.min(MAX_BYTES)) as u64;

@@ -191,7 +191,7 @@ fn an_api_server_takes_every_manifest_and_none_has_a_right_too_many() {
     let admin = server.client(&server.admin());
     let labels =
         json!({"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"});
-    for name in [NAMESPACE, "sealed-secrets"] {
+    for (name, labels) in [(NAMESPACE, labels), ("sealed-secrets", json!({}))] {
         admin.post("/api/v1/namespaces", &json!({"metadata": {"name": name, "labels": labels}})).granted();
     }
     let kubeconfig = server.kubeconfig("admin", &server.admin());
@@ -212,14 +212,14 @@ fn an_api_server_takes_every_manifest_and_none_has_a_right_too_many() {
     let (definitions, others): (Vec<&str>, Vec<&str>) =
         parts.into_iter().partition(|part| part.contains("\nkind: CustomResourceDefinition"));
     assert_eq!(definitions.len(), 2);
-    kubectl(&["apply", "--validate=strict"], &definitions.join("---\n"));
+    kubectl(&["apply", "--server-side", "--validate=strict"], &definitions.join("---\n"));
     let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/kerberos-keys.factoryplus.app.amrc.co.uk";
     latchkey_test_support::until("the definition", || {
         let is = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
         admin.get(definition).granted()["status"]["conditions"].as_array()?.iter().any(is).then_some(())
     });
-    kubectl(&["apply", "--dry-run=server", "--validate=strict"], &others.join("---\n"));
-    kubectl(&["apply", "--validate=strict"], &others.join("---\n"));
+    kubectl(&["apply", "--server-side", "--dry-run=server", "--validate=strict"], &others.join("---\n"));
+    kubectl(&["apply", "--server-side", "--validate=strict"], &others.join("---\n"));
     // What the definition says of keys.
     let keys = format!("/apis/factoryplus.app.amrc.co.uk/v1/namespaces/{NAMESPACE}/kerberos-keys");
     let key = |name: &str, spec: Value| {

@@ -58,6 +58,15 @@ fn self_link() -> String {
     flux_template(&configuration).self_link
 }
 
+/// Ends the stand-ins, also where a test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 fn pause() {
     smol::block_on(smol::Timer::after(Duration::from_millis(50)));
 }
@@ -155,8 +164,10 @@ fn run(server: &ApiServer) -> Output {
 fn a_cluster_joins_joins_again_and_nothing_of_others_is_written_over() {
     let server = ApiServer::start();
     let admin = server.client(&server.admin());
+    admin.post("/api/v1/nodes", &json!({"metadata": {"name": "host-1"}})).granted();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _end = End(&stop);
         let stand_ins = [scope.spawn(|| kubelet(&server, &stop)), scope.spawn(|| flux(&server, &stop))];
         for _ in 0..2 {
             let done = run(&server);
@@ -170,7 +181,7 @@ fn a_cluster_joins_joins_again_and_nothing_of_others_is_written_over() {
                 });
             }
         }
-        stop.store(true, Relaxed);
+        drop(End(&stop));
         for stand_in in stand_ins {
             stand_in.join().unwrap();
         }
