@@ -121,7 +121,8 @@ impl EdgeImages {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"./:_-".contains(&byte);
         let starts = |part: &str| part.starts_with(|first: char| first.is_ascii_alphanumeric());
         let whole = self.prefix.strip_suffix('/').is_some_and(|path| path.split('/').all(starts));
-        if !self.prefix.is_empty() && !(whole && self.prefix.len() <= LONGEST && self.prefix.bytes().all(inner)) {
+        let good = whole && self.prefix.len() <= LONGEST && self.prefix.bytes().all(inner);
+        if !good && !self.prefix.is_empty() {
             return Err(ImagesError::Prefix(self.prefix.clone()));
         }
         for program in EdgeProgram::ALL {

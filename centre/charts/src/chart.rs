@@ -69,9 +69,10 @@ impl ChartFiles {
                 Component::Normal(part) => part.to_str(),
                 _ => None,
             });
-            let root = parts.next().flatten();
+            let first = parts.next().flatten();
             let parts: Option<Vec<&str>> = parts.collect();
-            let inner = parts.filter(|_| root.is_some()).filter(|parts| !parts.is_empty()).map(|parts| parts.join("/"));
+            let inner =
+                parts.filter(|_| first.is_some()).filter(|parts| !parts.is_empty()).map(|parts| parts.join("/"));
             let inner = inner.ok_or_else(|| format!("{} leads out of the chart", path.display()))?;
             let mut content = Vec::new();
             let room = (MAX_BYTES + 1 - gathered.bytes.min(MAX_BYTES)) as u64;
@@ -139,9 +140,10 @@ impl Gathered {
         if self.bytes > MAX_BYTES {
             return Err(format!("it has more than {MAX_BYTES} bytes"));
         }
-        if self.files.insert(path.clone(), content).is_some() {
+        if self.files.contains_key(&path) {
             return Err(format!("it has {path:?} twice"));
         }
+        self.files.insert(path, content);
         if self.files.len() > MAX_FILES { Err(format!("it has more than {MAX_FILES} files")) } else { Ok(()) }
     }
 

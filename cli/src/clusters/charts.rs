@@ -57,7 +57,7 @@ async fn import_into(centre: &Centre, inputs: &[Input], migrated: bool) -> Resul
 async fn repository(centre: &Centre) -> Result<Uuid, CommandError> {
     let config =
         centre.config_db.entry::<serde_json::Value>(application::SERVICE_CONFIG, service::CLUSTER_MANAGER).await;
-    let (config, _) = config.map_err(|error| failed(&error))?.unwrap_or_default();
+    let config = config.map_err(|error| failed(&error))?.map(|(entry, _)| entry).unwrap_or_default();
     let uuid = config["repo"]["helm"]["uuid"].as_str().and_then(|uuid| uuid.parse().ok());
     uuid.ok_or_else(|| {
         let what = "the centre does not say which repository has its charts";
