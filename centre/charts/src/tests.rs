@@ -10,8 +10,8 @@ use super::*;
 /// A set of Flux's manifests: as many as count, with these versions of `HelmRelease`.
 fn flux(helm: &[&str]) -> String {
     let definition = |plural: &str, group: &str, versions: &[&str]| {
-        let versions: String =
-            versions.iter().map(|version| format!("\n  - {{name: {version}, served: true}}")).collect();
+        let versions =
+            versions.iter().fold(String::new(), |all, version| format!("{all}\n  - {{name: {version}, served: true}}"));
         format!(
             "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: {plural}.{group}.toolkit.fluxcd.io\n\
              spec:\n  versions:{versions}\n"
@@ -21,12 +21,16 @@ fn flux(helm: &[&str]) -> String {
     text.push_str(&definition("kustomizations", "kustomize", &["v1"]));
     text.push_str(&definition("helmreleases", "helm", helm));
     for name in ["source", "kustomize", "helm"] {
-        text.push_str(&format!(
-            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}-controller\n  namespace: flux-system\n  \
-             labels: {{app.kubernetes.io/version: v2.7.5}}\n"
-        ));
+        text += &flux_controller(name);
     }
     text
+}
+
+fn flux_controller(name: &str) -> String {
+    format!(
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}-controller\n  namespace: flux-system\n  \
+         labels: {{app.kubernetes.io/version: v2.7.5}}\n"
+    )
 }
 
 struct Folder(tempfile::TempDir);

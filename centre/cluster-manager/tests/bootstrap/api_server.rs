@@ -48,7 +48,7 @@ fn flux_system() -> String {
             },
         }));
     }
-    all.iter().map(|manifest| format!("---\n{manifest}\n")).collect()
+    all.iter().fold(String::new(), |text, manifest| format!("{text}---\n{manifest}\n"))
 }
 
 /// What links the edge to its repository, as the centre's set-up has it.
