@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use latchkey_attestation::reference::PlatformProfile;
 use latchkey_image::{
-    Built, Cloud, ContainerImage, Form, Image, ImageCode, ImageConfig, ImageError, Part, Progress, Warning, WarningCode,
+    Built, Cloud, ContainerImage, Form, Image, ImageCode, ImageConfig, ImageError, KERBEROS, Libraries, Part, Progress,
+    Warning, WarningCode, libraries,
 };
 use latchkey_initramfs::source_date_epoch;
 use latchkey_kubernetes::Reference;
@@ -104,13 +105,26 @@ pub(crate) fn container(arguments: &Arguments, output: &Output) -> Result<Exit, 
     files::must_be_a_file(path, "the program's name is its file's")?;
     let program = files::read(path, MAX_PROGRAM)?;
     let file_name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let image = ContainerImage::new(&program, file_name, &name).map_err(|error| {
+    let more = arguments.path("helper").map(helper).transpose()?.unwrap_or_default();
+    let image = ContainerImage::with(&program, file_name, &name, &more).map_err(|error| {
         CommandError::new(Exit::Usage, ImageCode::ProgramUnusable, format!("no image was made of {}", path.display()))
             .because(error.to_string())
             .fix(ImageCode::ProgramUnusable.remedy())
     })?;
     files::replace(out, &image.archive, Readers::Anyone)?;
     output.report(&ContainerReport { name: name.to_string(), digest: &image.digest, archive: out })
+}
+
+/// The program that speaks Kerberos, and all that it loads on this machine.
+fn helper(path: &Path) -> Result<Libraries, CommandError> {
+    let program = files::read(path, MAX_PROGRAM)?;
+    let mut all = libraries(Path::new("/"), &program, &KERBEROS).map_err(|error| {
+        CommandError::new(Exit::Usage, ImageCode::ProgramUnusable, format!("no image was made with {}", path.display()))
+            .because(error.to_string())
+            .fix("apt-get install --no-install-recommends libkrb5-3 libgssapi-krb5-2 libkadm5clnt-mit12")
+    })?;
+    all.insert(path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned(), program);
+    Ok(all)
 }
 
 /// A container image was made.

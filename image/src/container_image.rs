@@ -1,8 +1,10 @@
 //! A container image of one static program and nothing else, for those who run a service as a pod. Equal programs give equal bytes.
 //!
 //! It is an OCI image layout in an archive (OCI Image Specification, "Image Layout"), which `ctr images import`, `podman load` and
-//! `skopeo copy oci-archive:FILE` take. The layer is not compressed, so that no compressor's version is in the digest.
+//! `skopeo copy oci-archive:FILE` take; a docker that knows no layouts reads the same archive by its `manifest.json`. The layer is not
+//! compressed, so that no compressor's version is in the digest.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use latchkey_initramfs::executable::{ExecutableError, check_static};
@@ -44,13 +46,29 @@ impl ContainerImage {
     /// # Errors
     /// [`ContainerImageError`].
     pub fn new(program: &[u8], file_name: &str, reference: &Reference) -> Result<Self, ContainerImageError> {
+        Self::with(program, file_name, reference, &BTreeMap::new())
+    }
+
+    /// The same with more files, by path without a slash at its beginning: what the program starts or loads. Each can be read and
+    /// executed.
+    ///
+    /// # Errors
+    /// [`ContainerImageError`].
+    pub fn with(
+        program: &[u8],
+        file_name: &str,
+        reference: &Reference,
+        more: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<Self, ContainerImageError> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if file_name.starts_with('.') || !(1..=64).contains(&file_name.len()) || !file_name.bytes().all(is_name) {
             return Err(ContainerImageError::FileName);
         }
         check_static(program)?;
 
-        let layer = archive(&[(file_name.to_owned(), 0o555, program)])?;
+        let mut files = vec![(file_name.to_owned(), 0o555, program)];
+        files.extend(more.iter().map(|(path, content)| (path.clone(), 0o555, content.as_slice())));
+        let layer = archive(&files)?;
         let config = json!({
             "architecture": "amd64", "os": "linux",
             "config": {"User": NOBODY, "Entrypoint": [format!("/{file_name}")], "WorkingDir": "/"},
@@ -72,7 +90,10 @@ impl ContainerImage {
         let index = index.to_string().into_bytes();
 
         let blob = |bytes: &[u8]| format!("blobs/sha256/{}", digest(bytes).trim_start_matches("sha256:"));
+        let docker = json!([{"Config": blob(&config), "RepoTags": [reference.to_string()], "Layers": [blob(&layer)]}]);
+        let docker = docker.to_string().into_bytes();
         let archive = archive(&[
+            ("manifest.json".to_owned(), 0o444, &docker),
             ("oci-layout".to_owned(), 0o444, br#"{"imageLayoutVersion":"1.0.0"}"#),
             ("index.json".to_owned(), 0o444, &index),
             (blob(&manifest), 0o444, &manifest),

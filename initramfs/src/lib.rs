@@ -17,6 +17,7 @@ pub mod error;
 pub mod executable;
 pub mod layout;
 pub mod modules;
+pub mod needed;
 mod unpack;
 
 pub use error::InitramfsError;

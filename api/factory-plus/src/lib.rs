@@ -7,12 +7,14 @@
 //! 5. [`grants`]: permissions, targets and access control lists, as services ask for them.
 //! 6. [`notify`]: the frames of change notification.
 //! 7. [`manager`]: what the cluster manager says.
-//! 8. [`template`], [`release`], [`kubernetes_names`]: manifests for Kubernetes, from templates of the configuration database.
+//! 8. [`EdgeImages`]: the container images of the programs at an edge.
+//! 9. [`template`], [`release`], [`kubernetes_names`]: manifests for Kubernetes, from templates of the configuration database.
 //!
 //! No I/O. The contract is that of the AMRC Connectivity Stack: its programs work against these, too.
 
 pub mod cluster;
 pub mod grants;
+mod images;
 pub mod kubernetes_names;
 pub mod manager;
 mod name;
@@ -24,6 +26,7 @@ mod upn;
 mod uuid;
 pub mod uuids;
 
+pub use images::{EdgeDigests, EdgeImages, EdgeProgram, ImagesError};
 pub use name::{ClusterName, NameError};
 pub use role::{NODE_ACCOUNT, Role};
 pub use upn::{Realm, Upn, UpnError};

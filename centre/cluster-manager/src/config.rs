@@ -13,7 +13,7 @@ use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::script::{Authorities, AuthoritiesError};
+use crate::script::{Authorities, AuthoritiesError, CentreValues, ScriptError};
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `cluster-manager.example.json` shows every field.
@@ -26,8 +26,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// How callers are verified.
     pub kerberos: KerberosConfig,
-    /// Where the other services are, as edges and browsers reach them: configuration database, authorisation service and git
-    /// server; and this one's own URL, which links begin with.
+    /// Where the other services are, as edges and browsers reach them: configuration database, authorisation service, git server
+    /// and directory; and this one's own URL, which links begin with. Its authorities stand in bootstrap scripts, too.
     pub centre: CentreConfig,
     /// Whose permissions are known without the authorisation service.
     #[serde(default)]
@@ -63,7 +63,11 @@ pub struct KadminConfig {
 pub struct BootstrapConfig {
     /// The domain that edges find the KDC in: `kdc.DOMAIN`, `kadmin.DOMAIN`.
     pub domain: String,
-    /// The container image of the operator of keys.
+    /// Where the KDC is instead, `HOST` or `HOST:PORT`.
+    pub kdc: Option<String>,
+    /// Where its administration is instead, `HOST` or `HOST:PORT`.
+    pub kadmin: Option<String>,
+    /// The container image of the operator of keys, with its digest: `NAME@sha256:…`.
     pub krbkeys_image: String,
     /// Whether machines know the authority of this service's certificate anyway. Otherwise the command that bootstraps an edge
     /// carries `centre.authorities`.
@@ -94,9 +98,9 @@ pub enum ConfigError {
         "`centre.authorities`: {0}; or say `bootstrap.publicly_trusted` where every machine trusts the certificate"
     )]
     Authorities(#[from] AuthoritiesError),
-    /// A value that a shell would not take as one word.
-    #[error("`bootstrap.{0}` has a character that may mean something to a shell, or none at all")]
-    Word(&'static str),
+    /// A value that a shell would not take as one word, or authorities that are not certificates and nothing else.
+    #[error("what stands in bootstrap scripts: {0}; see `bootstrap` and `centre`")]
+    Word(ScriptError),
 }
 
 /// The longest password, in bytes.
@@ -119,14 +123,9 @@ impl ConfigFile for Config {
         if !(1..=63).contains(&self.organisation.len()) || !self.organisation.bytes().all(plain) {
             return Err(ConfigError::Organisation(self.organisation.clone()));
         }
-        for (name, value) in [("domain", &self.bootstrap.domain), ("krbkeys_image", &self.bootstrap.krbkeys_image)] {
-            if !crate::script::is_plain(value) {
-                return Err(ConfigError::Word(name));
-            }
-        }
         self.config_db()?;
         self.git()?;
-        self.own_url().map(drop)
+        self.in_scripts(String::new())?.check().map_err(ConfigError::Word)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
@@ -158,10 +157,62 @@ impl Config {
         Ok(self.centre.authorities.as_deref().map(Authorities::read).transpose()?)
     }
 
+    /// What bootstrap scripts say of the centre. Reads the file of authorities.
+    ///
+    /// # Errors
+    /// [`ConfigError::Authorities`], [`ConfigError::Word`], [`ConfigError::Url`].
+    pub fn centre_values(&self) -> Result<CentreValues, ConfigError> {
+        let authority = match &self.centre.authorities {
+            Some(path) if self.own_url()?.is_secure() => Authorities::read(path)?.pem().to_owned(),
+            _ => String::new(),
+        };
+        let values = self.in_scripts(authority)?;
+        values.check().map_err(ConfigError::Word)?;
+        Ok(values)
+    }
+
+    fn in_scripts(&self, authority: String) -> Result<CentreValues, ConfigError> {
+        let BootstrapConfig { domain, kdc, kadmin, krbkeys_image, publicly_trusted: _ } = &self.bootstrap;
+        let directory = self.centre.services.directory.as_ref().ok_or(ConfigError::Url("directory"))?;
+        Ok(CentreValues {
+            domain: domain.clone(),
+            realm: self.kerberos.realm.to_string(),
+            kdc: kdc.clone().unwrap_or_else(|| format!("kdc.{domain}")),
+            kadmin: kadmin.clone().unwrap_or_else(|| format!("kadmin.{domain}")),
+            krbkeys: krbkeys_image.clone(),
+            directory: directory.to_string(),
+            manager: self.own_url()?.to_string(),
+            authority,
+        })
+    }
+
     /// Where browsers and edges reach this service.
     pub fn own_url(&self) -> Result<&BaseUrl, ConfigError> {
         self.centre.services.cluster_manager.as_ref().ok_or(ConfigError::Url("cluster_manager"))
     }
+}
+
+/// The certificates of a PEM file; what else stands in it, such as comments, is left out.
+fn certificates(path: &Path) -> Result<String, ConfigError> {
+    let failed = |error| ConfigError::Authorities(path.to_path_buf(), error);
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MOST_AUTHORITIES).read_to_end(&mut bytes).map_err(failed)?;
+    let mut certificates = String::new();
+    for certificate in CertificateDer::pem_slice_iter(&bytes) {
+        let certificate = certificate.map_err(|error| failed(std::io::Error::other(error.to_string())))?;
+        certificates.push_str("-----BEGIN CERTIFICATE-----\n");
+        let text = STANDARD.encode(certificate);
+        for line in text.as_bytes().chunks(64) {
+            certificates.push_str(&String::from_utf8_lossy(line));
+            certificates.push('\n');
+        }
+        certificates.push_str("-----END CERTIFICATE-----\n");
+    }
+    if certificates.is_empty() {
+        return Err(failed(std::io::Error::other("has no certificate")));
+    }
+    Ok(certificates)
 }
 
 impl KadminConfig {
@@ -203,11 +254,33 @@ mod tests {
     }
 
     #[test]
+    fn scripts_get_certificates_and_nothing_else_of_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("authorities.pem");
+        let text = EXAMPLE.replace("/etc/latchkey/cluster-manager/authorities.pem", path.to_str().unwrap());
+        let text = text.replace("\"kdc\": \"kdc.example.org:88\",", "");
+        let config = load(&text).unwrap();
+        let told = config.centre_values().unwrap_err().to_string();
+        assert!(told.contains("authorities.pem"), "{told}");
+
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(["a".to_owned()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(&path, format!("# $(reboot)\n{}{}", key.serialize_pem(), certificate.pem())).unwrap();
+        let values = config.centre_values().unwrap();
+        assert_eq!(values.authority, certificate.pem().replace("\r\n", "\n"));
+        assert_eq!((values.kdc.as_str(), values.kadmin.as_str()), ("kdc.example.org", "kadmin.example.org:749"));
+        std::fs::write(&path, "nothing").unwrap();
+        assert!(config.centre_values().unwrap_err().to_string().contains("has no certificate"));
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (from, to, named) in [
             ("\"schema\": 1", "\"schema\": 2", "schema"),
             ("\"organisation\": \"ACME\"", "\"organisation\": \"A/B\"", "`organisation`"),
-            ("\"domain\": \"example.org\"", "\"domain\": \"$(reboot)\"", "bootstrap.domain"),
+            ("\"domain\": \"example.org\"", "\"domain\": \"$(reboot)\"", "the value of domain, \"$(reboot)\""),
+            ("\"kdc.example.org:88\"", "\"a b\"", "the value of kdc, \"a b\""),
+            ("\"directory\": \"https://directory.example.org\",", "", "centre.services.directory"),
             ("\"git\": \"https://git.example.org\",", "", "centre.services.git"),
             ("\"data\"", "\"date\"", "date"),
         ] {

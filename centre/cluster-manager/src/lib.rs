@@ -11,13 +11,12 @@
 //!
 //! Done:
 //!
-//! 6. [`world`] carries effects out; [`git`] writes repositories, [`keeper`] keeps links.
+//! 6. [`world`] carries effects out; `latchkey-git-client` writes repositories, [`keeper`] keeps links.
 //! 7. [`manager`] follows the configuration database, and runs the machines.
 //! 8. [`web`]: the interface over HTTP, change notification, and the page.
 //! 9. `run`: the program, by its [`config`].
 
 pub mod config;
-pub mod git;
 pub mod heartbeat;
 pub mod keeper;
 pub mod links;

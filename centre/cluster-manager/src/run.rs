@@ -9,6 +9,7 @@ use latchkey_centre_service::{AccessLists, Program};
 use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::uuids::{account, service};
 use latchkey_factory_plus_client::Client;
+use latchkey_git_client::{Git, PATH};
 use latchkey_http_server::{About, HttpServer, Nothing, Software, Verifier};
 use latchkey_kerberos::Admin as KerberosAdmin;
 use latchkey_service_runtime::admin::Admin;
@@ -17,7 +18,6 @@ use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::ProgramError;
 
 use crate::config::Config;
-use crate::git::{Git, PATH};
 use crate::keeper::Keeper;
 use crate::manager::{Manager, Place};
 use crate::web::Web;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use latchkey_cluster_manager::links::{Link, Token};
 use latchkey_cluster_manager::machine::{Event, Machine, Moment, Names, RANDOM_BYTES, SetupStatus, Site};
 use latchkey_cluster_manager::manifests::{Templates, repository};
-use latchkey_cluster_manager::script::{Values, assemble};
+use latchkey_cluster_manager::script::{CentreValues, Values, assemble};
 use latchkey_cluster_manager::seal::{Place, SealedSecret, SealingKey};
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Configuration;
@@ -167,14 +167,19 @@ proptest! {
         let wanted: Configuration = serde_json::from_value(configuration()).unwrap();
         let templates = Templates { flux, chart, helm_release };
         if let Ok(made) = repository(Uuid::NIL, &wanted, &site().repositories, &templates) {
-            prop_assert!(made.files.keys().all(|path| path == "README.md" || path.starts_with("edo/cluster/")));
+            prop_assert!(made.files.keys().all(|path| path.ends_with("README.md") || path.starts_with("edo/cluster/")));
         }
     }
 
     #[test]
     fn a_script_is_assembled_or_refused(entry in prop_oneof![like(&json!({"script": "{{files}}", "files": {"a": "x"}})), value()]) {
         let name = "North".parse().unwrap();
-        let values = Values { name: &name, uuid: Uuid::NIL, namespace: "n", domain: "d", realm: "R", krbkeys: "k" };
+        let word = String::from;
+        let centre = CentreValues {
+            domain: word("d"), realm: word("R"), kdc: word("k"), kadmin: word("a"), krbkeys: word("i"),
+            directory: word("http://d"), manager: word("http://m"), authority: String::new(),
+        };
+        let values = Values { name: &name, uuid: Uuid::NIL, namespace: "n", centre: &centre };
         if let Ok(script) = assemble(&entry, &values, &BTreeMap::new(), [0; 16]) {
             let whole = script.text().ends_with("}\n\nlatchkey_bootstrap \"$@\"\n");
             prop_assert!(whole);

@@ -1,5 +1,6 @@
 //! What an operator says of the site.
 
+use latchkey_factory_plus::{EdgeImages, ImagesError};
 use serde::{Deserialize, Serialize};
 
 /// A site, checked.
@@ -10,6 +11,18 @@ pub struct Site {
     pub realm: String,
     /// The domain that edges find the KDC in: `kdc.DOMAIN`, `kadmin.DOMAIN`.
     pub domain: String,
+    /// Where the KDC is instead, `HOST` or `HOST:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kdc: Option<String>,
+    /// Where its administration is instead, `HOST` or `HOST:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kadmin: Option<String>,
+    /// The authorities of the services' certificates, as PEM; empty where their URLs are plain http.
+    #[serde(default)]
+    pub authority: String,
+    /// The container images of the programs at edges.
+    #[serde(default)]
+    pub images: EdgeImages,
     /// What Sparkplug groups begin with: `PREFIX-NAME`.
     pub prefix: String,
     /// The name of the first administrator, without the realm.
@@ -59,6 +72,20 @@ pub enum SiteError {
         /// What it is.
         got: String,
     },
+    /// No host, or no port.
+    #[error("`{field}` is {got:?}; it must be a host, perhaps with a port")]
+    Host {
+        /// The field.
+        field: &'static str,
+        /// What it is.
+        got: String,
+    },
+    /// Authorities that are none, or are missing.
+    #[error("`authority` {0}")]
+    Authority(&'static str),
+    /// No container images.
+    #[error("{0}")]
+    Images(#[from] ImagesError),
     /// Two services with one URL: clients ask for `/token` at the root of each.
     #[error("`urls` has {0:?} twice; each service needs an origin of its own")]
     Twice(String),
@@ -82,7 +109,28 @@ impl Site {
         word("domain", &self.domain, "small letters, digits, hyphens and dots, a letter first", domain)?;
         word("prefix", &self.prefix, "letters, digits and underscores, a letter first", name)?;
         word("administrator", &self.administrator, "letters, digits and underscores, a letter first", name)?;
-        self.urls.check()
+        for (field, place) in [("kdc", &self.kdc), ("kadmin", &self.kadmin)] {
+            if let Some(got) = place.as_ref().filter(|place| !is_host(place)) {
+                return Err(SiteError::Host { field, got: got.clone() });
+            }
+        }
+        self.images.check()?;
+        self.urls.check()?;
+        match (self.authority.as_str(), self.is_insecure()) {
+            ("", true) => Ok(()),
+            ("", false) => {
+                Err(SiteError::Authority("is missing: edges hold the certificates of https URLs against it"))
+            }
+            (text, _) if text.contains("PRIVATE KEY") || !text.starts_with("-----BEGIN CERTIFICATE-----\n") => {
+                Err(SiteError::Authority("must be certificates as PEM, and nothing else"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether edges reach the directory without TLS.
+    pub fn is_insecure(&self) -> bool {
+        self.urls.directory.starts_with("http:")
     }
 }
 
@@ -141,6 +189,10 @@ mod tests {
         Site {
             realm: "EXAMPLE.ORG".into(),
             domain: "example.org".into(),
+            kdc: None,
+            kadmin: Some("kadmin.example.org:749".into()),
+            authority: "-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n".into(),
+            images: EdgeImages::default(),
             prefix: "ACME".into(),
             administrator: "admin".into(),
             urls: Urls {
@@ -166,6 +218,20 @@ mod tests {
         for prefix in ["", "A+", "A/B", "A#", "{{x}}", "A-B"] {
             assert!(Site { prefix: prefix.into(), ..site() }.check().is_err(), "{prefix}");
         }
+    }
+
+    #[test]
+    fn what_edges_are_told_is_checked() {
+        for kdc in ["", "a b", "kdc.example.org:0", "$(x)", "http://kdc"] {
+            let site = Site { kdc: Some(kdc.into()), ..site() };
+            assert!(matches!(site.check(), Err(SiteError::Host { field: "kdc", .. })), "{kdc}");
+        }
+        for authority in ["", "x", "-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n"] {
+            let site = Site { authority: authority.into(), ..site() };
+            assert!(matches!(site.check(), Err(SiteError::Authority(_))), "{authority}");
+        }
+        let images = EdgeImages { prefix: "$(x)/".into(), ..EdgeImages::default() };
+        assert!(matches!(Site { images, ..site() }.check(), Err(SiteError::Images(_))));
     }
 
     #[test]

@@ -47,6 +47,14 @@ impl Symbols {
             text("$Url.ClusterManager", &urls.cluster_manager),
             text("$Url.Mqtt", &urls.mqtt),
         ]);
+        let place = |name: &str, is: &Option<String>| is.clone().unwrap_or_else(|| format!("{name}.{}", site.domain));
+        all.extend([
+            text("$Site.Kdc", &place("kdc", &site.kdc)),
+            text("$Site.Kadmin", &place("kadmin", &site.kadmin)),
+            text("$Site.Authority", &site.authority),
+        ]);
+        all.insert("$Site.Insecure".into(), site.is_insecure().into());
+        all.insert("$Site.Images".into(), serde_json::to_value(&site.images)?);
         let principals = [
             ("ConfigDb", "sv1configdb"),
             ("Directory", "sv1directory"),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use latchkey_factory_plus::{Realm, Upn, UpnError, Uuid, uuids};
+use latchkey_factory_plus::{EdgeImages, ImagesError, Realm, Upn, UpnError, Uuid, uuids};
 use latchkey_factory_plus_client::BaseUrl;
 use latchkey_kerberos::acl::AclError;
 
@@ -89,6 +89,9 @@ pub struct Parameters {
     pub insecure: bool,
     /// Where everything listens.
     pub places: Places,
+    /// The container images of the programs at edges.
+    #[serde(default)]
+    pub images: EdgeImages,
 }
 
 /// Where everything listens.
@@ -156,6 +159,9 @@ pub enum ParametersError {
         /// What the file says.
         insecure: bool,
     },
+    /// No container images.
+    #[error("{0}")]
+    Images(#[from] ImagesError),
     /// No port is left for all that listens.
     #[error("the first port is {0}; it must be between 1024 and 65400")]
     Port(u16),
@@ -196,6 +202,7 @@ impl Parameters {
             host: host.into(),
             insecure,
             places,
+            images: EdgeImages::default(),
         };
         parameters.check()?;
         Ok(parameters)
@@ -217,6 +224,7 @@ impl Parameters {
         if !(1..=253).contains(&self.host.len()) || !self.host.bytes().all(host) {
             return Err(ParametersError::Host(self.host.clone()));
         }
+        self.images.check()?;
         let odd = Program::ALL
             .into_iter()
             .map(|program| &self.place(program).url)
@@ -244,6 +252,12 @@ impl Parameters {
     /// `name` is none of a principal; the accounts of services and operators are.
     pub fn upn(&self, name: &str) -> Result<Upn, UpnError> {
         Upn::in_realm(name, &self.realm)
+    }
+
+    /// Where edges find the KDC and its administration: `HOST:PORT` each.
+    pub fn kdc(&self) -> [String; 2] {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        [self.places.kdc, self.places.kadmin].map(|place| format!("{host}:{}", place.port()))
     }
 
     /// The hosts that our services' certificate is for, each once.

@@ -2,16 +2,13 @@
 
 use std::path::Path;
 
-use latchkey_factory_plus::{UpnError, Uuid, uuids};
+use latchkey_factory_plus::{EdgeProgram, UpnError, Uuid, uuids};
 use serde_json::{Map, Value, json};
 
 use crate::{Layout, Parameters, Program};
 
 /// The principal that sets the centre up, and passes every check of the services.
 pub const ROOT: &str = "sv1setup";
-
-/// The image of the operator of keys that bootstrap scripts name: our own, which does not exist yet.
-const KRBKEYS_IMAGE: &str = "latchkey-krb-keys:0.1.0";
 
 /// The configuration of a service: how it is reached, who verifies callers, where the others are, whose permissions are known
 /// without the authorisation service, and what only this service has.
@@ -106,6 +103,17 @@ fn access(parameters: &Parameters, program: Program) -> Result<Value, UpnError> 
     Ok(json!({ "root": parameters.upn(ROOT)?, "fixed": fixed }))
 }
 
+/// What stands in bootstrap scripts.
+fn bootstrap(parameters: &Parameters) -> Value {
+    let [kdc, kadmin] = parameters.kdc();
+    json!({
+        "domain": parameters.host,
+        "kdc": kdc,
+        "kadmin": kadmin,
+        "krbkeys_image": parameters.images.reference(EdgeProgram::KrbKeys),
+    })
+}
+
 /// What only this service has.
 fn own(
     parameters: &Parameters,
@@ -127,7 +135,7 @@ fn own(
                 "principal": parameters.upn(Program::ClusterManager.account())?,
                 "password_file": layout.password(Program::ClusterManager.account()),
             },
-            "bootstrap": { "domain": parameters.host, "krbkeys_image": KRBKEYS_IMAGE },
+            "bootstrap": bootstrap(parameters),
         }),
     };
     Ok(match fields {

@@ -48,9 +48,19 @@ fn dumps(site: &Site) -> Result<Setup, CommandError> {
     let parameters = &site.parameters;
     let url = |program| parameters.place(program).url.to_string();
     let scheme = if parameters.insecure { "mqtt" } else { "mqtts" };
+    let authority = if parameters.insecure {
+        String::new()
+    } else {
+        String::from_utf8_lossy(&files::read(&site.layout.authority(), 64 << 10)?).into_owned()
+    };
+    let [kdc, kadmin] = parameters.kdc();
     let described = latchkey_centre_setup::Site {
         realm: parameters.realm.to_string(),
         domain: parameters.host.clone(),
+        kdc: Some(kdc),
+        kadmin: Some(kadmin),
+        authority: authority.replace("\r\n", "\n"),
+        images: parameters.images.clone(),
         prefix: parameters.organisation.clone(),
         administrator: kdc::OPERATOR.to_owned(),
         urls: Urls {

@@ -1,12 +1,14 @@
 //! `latchkey cluster …`: the edge clusters of a centre. Everything goes through the centre's public interfaces.
 
 mod change;
+mod charts;
 mod link;
 mod look;
 mod reach;
 mod seal;
 
 pub(crate) use change::{decommission, delete, new, wait};
+pub(crate) use charts::import;
 pub(crate) use link::{command, revoke};
 pub(crate) use look::{list, show};
 pub(crate) use reach::{CentreFile, failed};

@@ -40,6 +40,9 @@ pub(crate) struct CentreFile {
 
 /// A centre, as its operator reaches it.
 pub(crate) struct Centre {
+    pub(crate) client: Client,
+    /// PEM: the authorities of its certificates.
+    pub(crate) authorities: Option<PathBuf>,
     pub(crate) config_db: ConfigDb,
     pub(crate) manager: Service,
 }
@@ -57,11 +60,10 @@ impl Centre {
         let password = std::str::from_utf8(secret.expose()).map(|text| Zeroizing::new(text.to_owned()));
         let password = password.map_err(|_| CommandError::usage("the password is not UTF-8"))?;
         let unusable = |why: String| CommandError::usage(format!("{}: {why}", path.display()));
-        let trust = match &file.authorities {
-            Some(authorities) => {
-                let beside = path.parent().unwrap_or_else(|| Path::new("."));
-                Trust::roots(&beside.join(authorities)).map_err(|error| unusable(error.to_string()))?
-            }
+        let beside = path.parent().unwrap_or_else(|| Path::new("."));
+        let authorities = file.authorities.map(|authorities| beside.join(authorities));
+        let trust = match &authorities {
+            Some(authorities) => Trust::roots(authorities).map_err(|error| unusable(error.to_string()))?,
             None => Trust::none(),
         };
         let client = Client::new(Settings {
@@ -71,7 +73,7 @@ impl Centre {
             limits: Limits::default(),
         });
         let manager = client.service(uuids::service::CLUSTER_MANAGER);
-        Ok(Self { config_db: ConfigDb::of(&client), manager })
+        Ok(Self { config_db: ConfigDb::of(&client), manager, client, authorities })
     }
 
     /// All clusters.

@@ -61,6 +61,30 @@ pub(super) const RESTORE: Command = Command {
     run: centre::restore,
 };
 
+pub(super) const IMPORT: Command = Command {
+    path: &["centre", "charts", "import"],
+    operands: &[
+        Operand {
+            name: "INPUT",
+            required: true,
+            text: "Flux's install.yaml, or the chart of Sealed Secrets: a .tgz or a directory",
+        },
+        Operand { name: "INPUT", required: false, text: "the other one" },
+    ],
+    flags: &[
+        CENTRE,
+        USER,
+        PASSWORD,
+        switch("migrated", "no cluster has objects in a version that this Flux no longer knows"),
+    ],
+    summary: "imports Flux and Sealed Secrets into the centre's repository of charts",
+    about: "Edge clusters read charts from one repository at the centre. This writes the chart of\nedge clusters there, which this program carries, and what others make: it is taken as it\nis, and its SHA-256 is recorded in the repository's inputs.json. A Flux that drops a\nversion of its resources is refused until every cluster was migrated, which --migrated\nsays.",
+    examples: &[
+        "latchkey centre charts import install.yaml sealed-secrets-2.13.3.tgz --centre ./operator.json --password-file ./pass",
+    ],
+    run: clusters::import,
+};
+
 const NAME: Operand = Operand { name: "NAME", required: true, text: "the cluster's name, or its UUID" };
 const CENTRE: Flag =
     required("centre", "FILE", "where the centre is: the operator.json that `latchkey centre up` wrote");

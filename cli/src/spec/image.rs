@@ -62,6 +62,12 @@ pub(super) const CONTAINER: Command = Command {
             need: Need::Once,
             text: "the archive to write, an OCI image layout; a file of this name is replaced",
         },
+        Flag {
+            long: "helper",
+            value: Some("FILE"),
+            need: Need::AtMostOnce,
+            text: "latchkey-kerberos-helper, for krb-keys: it and the libraries of MIT Kerberos on this\nmachine go into the image, too",
+        },
     ],
     summary: "makes a container image of one program",
     about: "For those who run a service as a pod instead of from the verified root: nothing measures\nit then, and whoever can change the pod has its secrets. The image has the program and\nnothing else, and equal programs give equal bytes: the digest that is printed is what a\npod is pinned by. `skopeo copy oci-archive:FILE docker://REFERENCE` brings it to a\nregistry, `ctr --namespace k8s.io images import FILE` to a node.",

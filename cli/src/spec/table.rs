@@ -417,6 +417,7 @@ pub(super) const COMMANDS: &[Command] = &[
     super::centre::UNITS,
     super::centre::BACKUP,
     super::centre::RESTORE,
+    super::centre::IMPORT,
     super::centre::NEW,
     super::centre::LIST,
     super::centre::SHOW,

@@ -43,6 +43,34 @@ fn a_program_that_needs_more_than_itself_is_refused() {
     }
 }
 
+/// The one program of ours that loads libraries has those of this machine beside it.
+#[test]
+fn a_helper_and_all_that_it_loads_are_in_the_image() {
+    let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let libraries = latchkey_image::libraries(std::path::Path::new("/"), &own, &[]).unwrap();
+    assert!(libraries.contains_key("lib64/ld-linux-x86-64.so.2"), "{:?}", libraries.keys());
+    assert!(libraries.keys().any(|path| path.ends_with("/libc.so.6")), "{:?}", libraries.keys());
+    let missing = latchkey_image::libraries(std::path::Path::new("/"), &own, &["libnowhere.so.1"]).unwrap_err();
+    assert!(missing.to_string().contains("libnowhere.so.1"), "{missing}");
+    let mut more = libraries;
+    more.insert("helper".into(), own);
+    let made = || ContainerImage::with(&elf_sample::static_executable(), "krb-keys", &reference(), &more).unwrap();
+    let image = made();
+    assert_eq!((image.archive == made().archive, image.digest != self::image().digest), (true, true));
+    // With nothing but the image, the helper runs: here this test itself, which lists its tests.
+    let Some(unshare) = found("unshare", "util-linux") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for (path, content) in &more {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+    }
+    let mut command = Command::new(unshare);
+    command.args(["--user", "--map-root-user", "chroot"]).arg(directory.path()).args(["/helper", "--list"]);
+    assert!(run(&mut command).contains("container_image::"));
+}
+
 /// Takes the image in, and says what it is called and what it hashes to.
 const IMPORT: &str = r#"c images import --snapshotter native "$2" > /dev/null
 c images ls

@@ -29,12 +29,17 @@ pub(crate) fn templates() -> Templates {
             },
         })
     };
+    let mut self_link = kustomization("self-link", "self-link", "./edo/cluster");
+    self_link["spec"]["healthChecks"] = "{{sealed.healthChecks}}".into();
+    let mut secrets = kustomization("secrets", "self-link", "./edo/secrets");
+    secrets["spec"]["dependsOn"] = json!([{"name": "self-link"}]);
     Templates {
         flux: json!({
             "edge-cluster": "{{helm}}",
             "helm-charts.yaml": source("helm-charts", "{{url.helm}}"),
             "flux-system": kustomization("flux-system", "helm-charts", "./flux-system"),
-            "self-link": [source("self-link", "{{url.self}}"), kustomization("self-link", "self-link", "./")],
+            "self-link": [source("self-link", "{{url.self}}"), self_link],
+            "secrets": secrets,
         }),
         chart: json!({
             "chart": "edge-cluster",

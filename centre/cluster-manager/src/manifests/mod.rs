@@ -24,6 +24,11 @@ pub use yaml::{YamlError, documents};
 
 /// Where the manifests of a cluster lie in its repository.
 pub const DIRECTORY: &str = "edo/cluster";
+/// Where sealed secrets lie. Flux applies them apart from the rest, since the rest brings what they need: the directory must be there,
+/// also while it has no secret.
+pub const SECRETS: &str = "edo/secrets";
+const SECRETS_README: &str = "# Sealed secrets\n\nThe cluster manager writes a file here for each sealed secret. Flux applies them once \
+Sealed Secrets is there.\n";
 /// The file that links the edge to this repository; the bootstrap script carries it, too.
 const SELF_LINK: &str = "self-link.yaml";
 /// The file that keeps Flux up to date; a bare cluster has none.
@@ -117,6 +122,7 @@ pub fn repository(
         "name": configuration.name,
         "namespace": configuration.namespace,
         "helm": helm,
+        "sealed": sealed(configuration),
         "url": {
             "self": format!("{base}/uuid/{cluster}"),
             "helm": format!("{base}/uuid/{}", repositories.helm),
@@ -142,7 +148,20 @@ pub fn repository(
         shape(FLUX_TEMPLATE, format!("has no file {SELF_LINK:?}, which links an edge to its repository"))
     })?;
     files.insert("README.md".into(), readme(cluster, configuration));
+    files.insert(format!("{SECRETS}/README.md"), SECRETS_README.into());
     Ok(Repository { files, self_link })
+}
+
+/// What tells Flux that sealed secrets can be applied: their definition is there, which the cluster's chart brings. A cluster to which
+/// somebody else brings Sealed Secrets, or nobody, does not wait for it; a placeholder without a value takes its key away.
+fn sealed(configuration: &Configuration) -> Value {
+    if configuration.bare {
+        return json!({});
+    }
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "name": "sealedsecrets.bitnami.com",
+    });
+    json!({ "healthChecks": [definition] })
 }
 
 /// The `HelmRelease` of the cluster's chart.
@@ -203,7 +222,7 @@ fn bad_file(name: &str) -> ManifestError {
 fn readme(cluster: Uuid, configuration: &Configuration) -> String {
     format!(
         "# Edge cluster {}\n\n\
-         The cluster manager writes the directory `{DIRECTORY}`; Flux on the edge applies it.\n\
+         The cluster manager writes the directory `{DIRECTORY}`; Flux on the edge applies it, and sealed secrets in `{SECRETS}`.\n\
          Changes made there by hand are overwritten: change the cluster's configuration instead.\n\
          Cluster: `{cluster}`.\n",
         configuration.name

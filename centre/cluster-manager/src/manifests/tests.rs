@@ -26,7 +26,15 @@ fn a_repository_has_the_files_that_flux_applies() {
     let file = |name: &str| format!("edo/cluster/{name}.yaml");
     assert_eq!(
         paths,
-        ["README.md", &file("edge-cluster"), &file("flux-system"), &file("helm-charts"), &file("self-link")]
+        [
+            "README.md",
+            &file("edge-cluster"),
+            &file("flux-system"),
+            &file("helm-charts"),
+            &file("secrets"),
+            &file("self-link"),
+            "edo/secrets/README.md"
+        ]
     );
     let release = read(&repository.files[&file("edge-cluster")]);
     assert_eq!(release["metadata"]["name"], format!("edge-cluster-{CLUSTER}"));
@@ -45,10 +53,27 @@ fn a_repository_has_the_files_that_flux_applies() {
     );
 }
 
+/// Otherwise a cluster that is bootstrapped anew while the repository has secrets never gets the definition that they need.
+#[test]
+fn secrets_are_applied_apart_once_their_definition_is_there() {
+    let repository = made(&json!({}), &templates()).unwrap();
+    let link: Vec<Value> = serde_saphyr::from_multiple(&repository.self_link).unwrap();
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "name": "sealedsecrets.bitnami.com",
+    });
+    assert_eq!(link[1]["spec"]["healthChecks"], json!([definition]));
+    assert_eq!(link[1]["spec"]["path"], "./edo/cluster");
+    let secrets = read(&repository.files["edo/cluster/secrets.yaml"]);
+    assert_eq!(secrets["spec"]["path"], "./edo/secrets");
+    assert_eq!(secrets["spec"]["dependsOn"], json!([{"name": "self-link"}]));
+}
+
 #[test]
 fn a_bare_cluster_keeps_its_own_flux() {
     let repository = made(&json!({"bare": true}), &templates()).unwrap();
     assert!(!repository.files.contains_key("edo/cluster/flux-system.yaml"));
+    let link: Vec<Value> = serde_saphyr::from_multiple(&repository.self_link).unwrap();
+    assert_eq!(link[1]["spec"].get("healthChecks"), None, "who waits for what nobody brings, waits for ever");
 }
 
 #[test]

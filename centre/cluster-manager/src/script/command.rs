@@ -1,6 +1,6 @@
 //! The command that gets a script and runs it: the one place that makes it, for the page, the command line and the API.
 
-use super::{Authorities, Script, is_plain};
+use super::{Authorities, ReaderScript, is_plain};
 
 /// Where a script is, and how a machine knows that it comes from there.
 ///
@@ -23,25 +23,25 @@ impl<'a> BootstrapCommand<'a> {
 
     /// The command for a POSIX shell; its last line has no end.
     pub fn text(self) -> String {
-        self.with("-fsS", "| sh -")
+        self.with(str::to_owned, "-fsS", "| sh -")
     }
 
     /// The same, but nothing runs that has another hash.
-    pub fn checked(self, script: &Script) -> String {
+    /// Nobody else may read the file: the script has the link's token.
+    pub fn checked(self, script: &ReaderScript) -> String {
         let hash = script.sha256();
-        self.with(
-            "-fsSo bootstrap.sh",
-            &format!("&& echo \"{hash}  bootstrap.sh\" | sha256sum -c - && sh bootstrap.sh"),
-        )
+        let then = format!("&& echo \"{hash}  bootstrap.sh\" | sha256sum -c - && sh bootstrap.sh");
+        self.with(|curl| format!("(umask 077 && {curl})"), "-fsSo bootstrap.sh", &then)
     }
 
-    fn with(self, options: &str, then: &str) -> String {
+    /// `around` is put around the call of curl.
+    fn with(self, around: impl Fn(&str) -> String, options: &str, then: &str) -> String {
         let (url, mark) = (self.url, Authorities::MARK);
         match self.authorities {
-            None => format!("curl {options} {url} {then}"),
+            None => format!("{} {then}", around(&format!("curl {options} {url}"))),
             Some(authorities) => {
-                let pem = authorities.pem();
-                format!("curl {options} --cacert /dev/stdin {url} <<'{mark}' {then}\n{pem}{mark}")
+                let call = around(&format!("curl {options} --cacert /dev/stdin {url}"));
+                format!("{call} <<'{mark}' {then}\n{pem}{mark}", pem = authorities.pem())
             }
         }
     }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use latchkey_factory_plus::ClusterName;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::document::quoted;
-use super::{ScriptError, is_plain};
+use super::{ScriptError, TOKEN, Values};
 use crate::manifests::documents;
 use latchkey_factory_plus::template::{substitute, substitute_text};
 
@@ -16,23 +15,6 @@ use latchkey_factory_plus::template::{substitute, substitute_text};
 const PLACE: &str = "{{files}}";
 /// The most characters of a file's name.
 const LONGEST_NAME: usize = 64;
-
-/// The values of the placeholders.
-#[derive(Debug, Clone, Copy)]
-pub struct Values<'a> {
-    /// `name`: the cluster's.
-    pub name: &'a ClusterName,
-    /// `uuid`: the cluster's.
-    pub uuid: latchkey_factory_plus::Uuid,
-    /// `namespace`: of Kubernetes.
-    pub namespace: &'a str,
-    /// `domain`: the centre's base domain.
-    pub domain: &'a str,
-    /// `realm`: of Kerberos.
-    pub realm: &'a str,
-    /// `krbkeys`: the container image of the operator of keys.
-    pub krbkeys: &'a str,
-}
 
 /// The entry. A file is a text, a manifest, or several manifests.
 #[derive(Deserialize)]
@@ -58,7 +40,15 @@ pub(super) fn fill(
     added: &BTreeMap<String, String>,
 ) -> Result<Filled, ScriptError> {
     let entry = Entry::deserialize(entry).map_err(|error| ScriptError::Shape(error.to_string()))?;
-    let parameters = parameters(values)?;
+    let parameters = values.parameters()?;
+    let texts = entry.files.iter().map(|(name, file)| (name.as_str(), file.to_string()));
+    let texts = texts.chain([("driver script", entry.script.clone())]);
+    let texts = texts.chain(added.iter().map(|(name, text)| (name.as_str(), text.clone())));
+    for (name, text) in texts {
+        if text.contains(TOKEN) {
+            return Err(ScriptError::Mark(name.to_owned()));
+        }
+    }
     let (before, after) = halves(&entry.script).ok_or(ScriptError::Place)?;
     let half = |text: &str| script_text("driver script", text, &parameters);
     let mut filled = Filled { before: half(before)?, after: half(after)?, files: added.clone() };
@@ -83,23 +73,6 @@ pub(super) fn fill(
         return Err(ScriptError::Zero("driver script".into()));
     }
     Ok(filled)
-}
-
-fn parameters(values: &Values<'_>) -> Result<Value, ScriptError> {
-    let texts = [
-        ("namespace", values.namespace),
-        ("domain", values.domain),
-        ("realm", values.realm),
-        ("krbkeys", values.krbkeys),
-    ];
-    let mut parameters = json!({"name": values.name, "uuid": values.uuid});
-    for (name, value) in texts {
-        if !is_plain(value) {
-            return Err(ScriptError::Value { name, value: value.into() });
-        }
-        parameters[name] = value.into();
-    }
-    Ok(parameters)
 }
 
 /// What stands before and after the one line that is the place of the files.

@@ -3,26 +3,37 @@
 //! The entry of the application "Bootstrap script" has a driver script and files; other files are added here. All is
 //! one function of POSIX sh that is called on the last line: of a download that breaks off, nothing is run. Equal
 //! inputs and random bytes give equal bytes.
+//!
+//! The token of a link belongs into the script, since the edge redeems it; but it is stored nowhere. So a [`Script`] has a
+//! mark in its place, and a [`ReaderScript`], made for who came with the token, has the token.
 
 mod authorities;
 mod command;
 mod document;
 mod entry;
+mod values;
 
 use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
 
 pub use authorities::{Authorities, AuthoritiesError};
 pub use command::BootstrapCommand;
 pub use document::quoted;
-pub use entry::Values;
 use latchkey_factory_plus::template::TemplateError;
+pub use values::{CentreValues, Values};
+
+use crate::links::Token;
 
 /// The most bytes of a script.
 pub const MAX_SCRIPT: usize = 4 << 20;
 
-/// A bootstrap script.
+/// Where the token goes. In YAML no text begins with this character unless it is quoted, so the token is a text there, whatever it
+/// looks like.
+const TOKEN: &str = "@token@";
+
+/// A bootstrap script, as it is stored: without a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     text: String,
@@ -58,6 +69,9 @@ pub enum ScriptError {
     /// A manifest cannot be written.
     #[error("the manifests in {0:?}: {1}")]
     Yaml(String, crate::manifests::YamlError),
+    /// Something has the mark of the token's place.
+    #[error("{0:?} has the text {TOKEN:?}, which marks the place of the token; write {{{{token}}}} for that")]
+    Mark(String),
     /// No shell reads a zero byte.
     #[error("{0:?} has a zero byte")]
     Zero(String),
@@ -73,6 +87,37 @@ impl Script {
         Self { text, sha256 }
     }
 
+    /// Its text, with a mark in the token's place.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// SHA-256 of this text, in hexadecimal: what the script is known by where it is kept.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// What the holder of a token reads.
+    pub fn for_reader(&self, token: &Token) -> ReaderScript {
+        let text = Zeroizing::new(self.text.replace(TOKEN, &token.text()));
+        let sha256 = hex::encode(Sha256::digest(text.as_bytes()));
+        ReaderScript { text, sha256 }
+    }
+}
+
+/// A script with the token of the link that leads to it: as secret as the link.
+pub struct ReaderScript {
+    text: Zeroizing<String>,
+    sha256: String,
+}
+
+impl std::fmt::Debug for ReaderScript {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReaderScript").field("sha256", &self.sha256).finish_non_exhaustive()
+    }
+}
+
+impl ReaderScript {
     /// What a shell runs.
     pub fn text(&self) -> &str {
         &self.text

@@ -5,21 +5,28 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn values(name: &latchkey_factory_plus::ClusterName) -> Values<'_> {
-    Values {
-        name,
-        uuid: latchkey_factory_plus::Uuid::from_random([1; 16]),
-        namespace: "fplus-edge",
-        domain: "example.org",
-        realm: "EXAMPLE.ORG",
-        krbkeys: "registry.example.org/krbkeys:1.0@sha256:00",
+fn centre() -> CentreValues {
+    CentreValues {
+        domain: "example.org".into(),
+        realm: "EXAMPLE.ORG".into(),
+        kdc: "kdc.example.org".into(),
+        kadmin: "kadmin.example.org:749".into(),
+        krbkeys: "registry.example.org/krbkeys:1.0@sha256:00".into(),
+        directory: "https://directory.example.org".into(),
+        manager: "https://clusters.example.org".into(),
+        authority: "-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n".into(),
     }
+}
+
+fn values<'a>(name: &'a latchkey_factory_plus::ClusterName, centre: &'a CentreValues) -> Values<'a> {
+    let uuid = latchkey_factory_plus::Uuid::from_random([1; 16]);
+    Values { name, uuid, namespace: "fplus-edge", centre }
 }
 
 fn assembled(entry: &Value, added: &[(&str, &str)]) -> Result<Script, ScriptError> {
     let name = "Building_1".parse().unwrap();
     let added = added.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
-    assemble(entry, &values(&name), &added, [7; 16])
+    assemble(entry, &values(&name, &centre()), &added, [7; 16])
 }
 
 /// What a shell makes of a script in an empty directory: its files, by name.
@@ -102,7 +109,8 @@ fn an_entry_that_makes_no_script_is_told_why() {
     // Also what `kubectl -o go-template` would take for its own.
     assert!(told(with("a.sh", json!("{{range .items}}{{end}}")), &[]).contains("{{end}} has no value here"));
     let name = "A".parse().unwrap();
-    let bad = Values { namespace: "x;reboot", ..values(&name) };
+    let centre = centre();
+    let bad = Values { namespace: "x;reboot", ..values(&name, &centre) };
     let error = assemble(&json!({"script": "{{files}}", "files": {}}), &bad, &BTreeMap::new(), [0; 16]).unwrap_err();
     assert!(error.to_string().contains("the value of namespace, \"x;reboot\""));
     let large = "x".repeat(MAX_SCRIPT);
@@ -117,10 +125,39 @@ fn the_command_names_the_link_and_the_hash() {
     assert_eq!(command.text(), format!("curl -fsS {url} | sh -"));
     // SHA-256 of these five bytes, by sha256sum.
     assert_eq!(script.sha256(), "a17fcf0a2f50e2d495e4f90ce263410edc183add6c62699a2facbccf60410f74");
-    assert!(command.checked(&script).contains(script.sha256()));
+    let read = script.for_reader(&Token::from_random([1; 32]));
+    assert_eq!(read.sha256(), script.sha256(), "no token, no difference");
+    assert!(command.checked(&read).contains(script.sha256()));
     for bad in ["", "https://x/$(reboot)", "https://x/ y", "https://x/?a=1&b=2", "https://x/'", "-o/etc/passwd"] {
         assert!(BootstrapCommand::new(bad, None).is_none());
     }
+}
+
+#[test]
+fn the_token_is_in_what_its_holder_reads_and_not_in_what_is_kept() {
+    let entry = json!({
+        "script": "{{files}}\nprintf %s {{token}} >said\n",
+        "files": {"secret.yaml": {"kind": "Secret", "stringData": {"token": "{{token}}"}}},
+    });
+    let script = assembled(&entry, &[]).unwrap();
+    // It begins with a hyphen, and ends with one.
+    let token =
+        Token::read(&format!("-{}-", "1".repeat(41))).or_else(|_| Token::read(&format!("-{}w", "1".repeat(41))));
+    let token = token.unwrap();
+    assert!(!script.text().contains(token.text().as_str()));
+    let read = script.for_reader(&token);
+    let (ended_well, files) = run(read.text());
+    assert!(ended_well);
+    assert_eq!(files["said"], *token.text());
+    let secret: Value = serde_saphyr::from_str(&files["secret.yaml"]).unwrap();
+    assert_eq!(secret["stringData"]["token"], *token.text());
+    assert_eq!(read.sha256(), hex::encode(Sha256::digest(read.text())));
+    assert!(!format!("{read:?}").contains(token.text().as_str()));
+
+    let told = |entry: Value, added: &[(&str, &str)]| assembled(&entry, added).unwrap_err().to_string();
+    let plain = json!({"script": "{{files}}", "files": {}});
+    assert!(told(plain, &[("a.yaml", "x: '@token@'")]).contains("marks the place of the token"));
+    assert!(told(json!({"script": "echo @token@\n{{files}}", "files": {}}), &[]).contains("marks the place"));
 }
 
 #[test]

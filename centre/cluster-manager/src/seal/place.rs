@@ -2,8 +2,8 @@
 
 use latchkey_factory_plus::kubernetes_names::{is_kubernetes_label, is_kubernetes_subdomain};
 
-/// Where sealed secrets lie in a repository.
-const DIRECTORY: &str = "edo/secrets";
+use crate::manifests::SECRETS;
+
 /// The longest key of a secret.
 const LONGEST_KEY: usize = 253;
 
@@ -61,7 +61,7 @@ impl Place {
 
     /// The file in the cluster's repository.
     pub fn path(&self) -> String {
-        format!("{DIRECTORY}/{}/{}.yaml", self.namespace, self.name)
+        format!("{SECRETS}/{}/{}.yaml", self.namespace, self.name)
     }
 
     /// What a sealed value is bound to.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use latchkey_factory_plus::uuids::application;
 use latchkey_factory_plus::{Uuid, manager};
+use latchkey_git_client::GitError;
 use latchkey_http_server::http::{HeaderValue, StatusCode, header};
 use latchkey_http_server::{Answer, Refusal, Request, Response};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{BOOTSTRAP, Web, link_refusal, no_cluster};
-use crate::git::GitError;
 use crate::keeper::now_ms;
 use crate::links::{LIFETIME_MS, Link, LinkError, NewLink, Permit, Token, UseKind};
 use crate::machine::SetupStatus;
@@ -35,7 +35,7 @@ impl Web {
         let keeper = &self.0.manager.centre().keeper;
         let read = keeper.read(&token, |cluster| self.0.manager.is_set_up(cluster), &from).await;
         let script = read.map_err(|error| Refusal::unavailable(error.to_string()))?.map_err(link_refusal)?;
-        let response = Response::text(StatusCode::OK, script.text());
+        let response = Response::text(StatusCode::OK, script.for_reader(&token).text());
         Ok(response.with(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
     }
 
@@ -94,13 +94,14 @@ impl Web {
         tracing::info!(link = %id, %cluster, by, from = %request.peer(), "A link was made");
         let url = format!("{}{BOOTSTRAP}{}", self.0.url, token.text().as_str());
         let no_command = || Refusal::internal("this service's URL has a character that means something to a shell");
+        let read = script.for_reader(&token);
         let command = BootstrapCommand::new(&url, self.0.authorities.as_ref()).ok_or_else(no_command)?;
         Ok(manager::NewLink {
             id,
-            sha256: script.sha256().to_owned(),
+            sha256: read.sha256().to_owned(),
             expires: made.expires,
             command: command.text(),
-            checked: command.checked(&script),
+            checked: command.checked(&read),
             url,
         })
     }
@@ -122,15 +123,8 @@ impl Web {
         {
             added.insert(FLUX.1.to_owned(), flux);
         }
-        let manager = self.0.manager.place();
-        let values = Values {
-            name: &spec.name,
-            uuid: cluster,
-            namespace: &spec.namespace,
-            domain: &self.0.bootstrap.domain,
-            realm: manager.realm.as_str(),
-            krbkeys: &self.0.bootstrap.krbkeys_image,
-        };
+        let values =
+            Values { name: &spec.name, uuid: cluster, namespace: &spec.namespace, centre: &self.0.centre_values };
         let script = assemble(&entry, &values, &added, mark(&entry, &added));
         script.map_err(|error| Refusal::conflict(format!("There is no script: {error}")))
     }

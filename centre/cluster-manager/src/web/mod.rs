@@ -16,11 +16,11 @@ use latchkey_factory_plus::uuids::{permission, special};
 use latchkey_http_server::http::{HeaderValue, Method, StatusCode, header};
 use latchkey_http_server::{Answer, Authenticated, Handler, Refusal, Request, Response, Terms};
 
-use crate::config::{BootstrapConfig, Config, ConfigError};
+use crate::config::{Config, ConfigError};
 use crate::links::{LinkError, Permit};
 use crate::machine::DecommissionError;
 use crate::manager::Manager;
-use crate::script::Authorities;
+use crate::script::{Authorities, CentreValues};
 use crate::seal::MAX_SECRET;
 use page::Pages;
 use redeem::Redemptions;
@@ -39,7 +39,8 @@ struct Inner {
     pages: Pages,
     /// Where this service is, as edges know it.
     url: String,
-    bootstrap: BootstrapConfig,
+    /// What stands in scripts.
+    centre_values: CentreValues,
     /// What bootstrap commands carry.
     authorities: Option<Authorities>,
     redemptions: Redemptions,
@@ -66,13 +67,13 @@ impl Web {
     /// For a manager, by the service's configuration.
     ///
     /// # Errors
-    /// [`ConfigError::Url`], [`ConfigError::Authorities`].
+    /// [`ConfigError::Url`], [`ConfigError::Authorities`], [`ConfigError::Word`].
     pub fn new(manager: Manager, lists: AccessLists, config: &Config) -> Result<Self, ConfigError> {
         let (url, config_db) = (config.own_url()?, config.config_db()?);
         let pages = Pages::new(url, config_db, config.http.insecure);
-        let (bootstrap, authorities) = (config.bootstrap.clone(), config.authorities()?);
+        let (centre_values, authorities) = (config.centre_values()?, config.authorities()?);
         let redemptions = Redemptions::default();
-        Ok(Self(Arc::new(Inner { manager, lists, pages, url: url.to_string(), bootstrap, authorities, redemptions })))
+        Ok(Self(Arc::new(Inner { manager, lists, pages, url: url.to_string(), centre_values, authorities, redemptions })))
     }
 
     async fn answer(&self, request: Request) -> Answer {

@@ -7,11 +7,12 @@ use latchkey_http_server::{Answer, Refusal, Request, Response};
 use zeroize::Zeroizing;
 
 use super::{Web, no_cluster};
-use crate::git::{Change, Commit, Exchange, GitError};
 use crate::keeper::now_ms;
 use crate::links::LinkError;
 use crate::manager::Known;
 use crate::seal::{MAX_MANIFEST, Place, SealError, Sealed, SealedSecret, SealingKey, seal};
+use crate::world::COMMITTER;
+use latchkey_git_client::{Change, Commit, Exchange, GitError};
 
 /// Why a repository's secrets are not changed.
 enum Failure {
@@ -120,7 +121,7 @@ impl Web {
                 None => Change::Delete(path),
             };
             let message = format!("Change the secret {}/{}", place.namespace(), place.name());
-            Ok((Some(Commit { message, changes: vec![change] }), ()))
+            Ok((Some(Commit { message, changes: vec![change], committer: COMMITTER }), ()))
         };
         self.0.manager.centre().git.commit(cluster, edit).await
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use latchkey_factory_plus::{Uuid, uuids};
 use latchkey_factory_plus_client::{Auth, CallError, Client, ConfigDb, GrantPattern, Precondition};
+use latchkey_git_client::{Change, Commit, Git, GitError};
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuids::application;
 
-use crate::git::{Change, Commit, Git, GitError};
 use crate::keeper::Keeper;
 use crate::machine::{Answer, Effect, World};
 use crate::manifests::{DIRECTORY, Templates};
@@ -32,6 +32,8 @@ impl std::fmt::Debug for Centre {
     }
 }
 
+/// Who commits.
+pub(crate) const COMMITTER: &str = "Latchkey cluster manager <cluster-manager@localhost>";
 /// No precondition: what is there already is written over.
 const ANYHOW: Precondition = Precondition::None;
 
@@ -94,7 +96,7 @@ impl Centre {
     ) -> Result<(), Failure> {
         let mut changes = vec![Change::Delete(DIRECTORY.to_owned())];
         changes.extend(files.iter().map(|(path, text)| Change::Write(path.clone(), text.clone().into_bytes())));
-        let commit = Commit { message: "Set the cluster's manifests".to_owned(), changes };
+        let commit = Commit { message: "Set the cluster's manifests".to_owned(), changes, committer: COMMITTER };
         self.git.commit::<Failure, _>(cluster, async |_| Ok((Some(commit), ()))).await
     }
 

@@ -18,9 +18,10 @@ fn a_configuration_becomes_a_cluster_and_its_deletion_ends_it() {
 
     let files = rig.cloned(cluster).unwrap();
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
-    let expected = ["edge-cluster.yaml", "flux-system.yaml", "helm-charts.yaml", "self-link.yaml"];
+    let expected = ["edge-cluster.yaml", "flux-system.yaml", "helm-charts.yaml", "secrets.yaml", "self-link.yaml"];
     let expected = expected.map(|name| format!("edo/cluster/{name}"));
-    assert_eq!(names, [vec!["README.md"], expected.iter().map(String::as_str).collect()].concat());
+    let expected = expected.iter().map(String::as_str);
+    assert_eq!(names, ["README.md"].into_iter().chain(expected).chain(["edo/secrets/README.md"]).collect::<Vec<_>>());
     assert!(files["edo/cluster/self-link.yaml"].contains(&format!("/uuid/{cluster}")));
     assert_eq!(rig.entry(application::SPARKPLUG_ADDRESS, cluster), Some(json!({"group_id": "ACME-Nord"})));
     let principals = ["flux", "krbkeys", "sync", "monitor"].map(|role| format!("op1{role}/Nord@EXAMPLE.ORG"));

@@ -22,9 +22,11 @@ pub const BUILT_IN: [Uuid; 9] = [
     special::UNOWNED,
 ];
 
+pub const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n";
+
 pub fn site() -> Site {
     serde_json::from_value(json!({
-        "realm": "EXAMPLE.ORG", "domain": "example.org", "prefix": "ACME", "administrator": "admin",
+        "realm": "EXAMPLE.ORG", "domain": "example.org", "authority": AUTHORITY, "prefix": "ACME", "administrator": "admin",
         "urls": {
             "directory": "https://directory.example.org", "config_db": "https://configdb.example.org",
             "auth": "https://auth.example.org", "git": "https://git.example.org",

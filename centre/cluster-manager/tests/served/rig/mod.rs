@@ -15,7 +15,6 @@ use latchkey_auth::{Realms, follow, server as auth_server};
 use latchkey_centre_service::{AccessConfig, AccessLists};
 use latchkey_centre_setup::{Local, Setup};
 use latchkey_cluster_manager::config::Config;
-use latchkey_cluster_manager::git::Git;
 use latchkey_cluster_manager::keeper::Keeper;
 use latchkey_cluster_manager::manager::{Manager, Place};
 use latchkey_cluster_manager::web::Web;
@@ -27,6 +26,7 @@ use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids::{permission, service, special};
 use latchkey_factory_plus_client::classes::Follower;
 use latchkey_factory_plus_client::{Client, ConfigDb, Identity, Insecure, Limits, Service, Services, Settings, Trust};
+use latchkey_git_client::Git;
 use latchkey_git_server::repositories::Repositories;
 use latchkey_git_server::server::GitServer;
 use latchkey_http_server::testing::FakeVerifier;
@@ -217,7 +217,7 @@ impl Rig {
             "kerberos": {"realm": REALM, "service": "HTTP/h", "keytab": "k", "replay_cache": "r", "helper": "h"},
             "centre": {"principal": MANAGER, "password_file": "p", "insecure": true, "services": {
                 "config_db": url(service::CONFIG_DB), "auth": url(service::AUTH), "git": url(service::GIT),
-                "cluster_manager": url(service::CLUSTER_MANAGER),
+                "cluster_manager": url(service::CLUSTER_MANAGER), "directory": "http://127.0.0.1:9",
             }},
             "data": "links",
             "organisation": "ACME",

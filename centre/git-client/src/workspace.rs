@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((mode(&path), mode(&path.join("config"))), (0o700, 0o600));
         let read = |key: &str| {
             let arguments = ["config", "--get", key];
-            let run = super::super::process::run(&path, &arguments, b"");
+            let run = crate::process::run(&path, &arguments, b"");
             String::from_utf8(latchkey_test_support::block_on(run).unwrap()).unwrap()
         };
         assert_eq!(read("http.https://git.example.org.extraHeader"), "Authorization: Bearer a\"b\\c\n");

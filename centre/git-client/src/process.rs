@@ -8,10 +8,10 @@ use smol::future::{FutureExt as _, zip};
 use smol::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use smol::process::{Child, Command, Stdio};
 
-use super::GitError;
+use crate::GitError;
 
 /// Where programs are looked for: git runs its own by their names.
-pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// How long one run may take.
 const DEADLINE: Duration = Duration::from_mins(1);
 /// The most bytes that are read of what a run says.

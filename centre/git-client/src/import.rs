@@ -18,17 +18,17 @@ pub struct Commit {
     pub message: String,
     /// What it does, in this order.
     pub changes: Vec<Change>,
+    /// Who commits: `NAME <ADDRESS>`, of our own making.
+    pub committer: &'static str,
 }
-
-/// Who commits.
-const COMMITTER: &str = "Latchkey cluster manager <cluster-manager@localhost>";
 
 impl Commit {
     /// The stream. Paths are names of our own making: letters, digits, dots, hyphens, underscores and slashes.
     pub(super) fn stream(&self, base: Option<&str>) -> Vec<u8> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let committer = self.committer;
         let mut stream =
-            format!("feature done\ncommit refs/heads/main\ncommitter {COMMITTER} {now} +0000\n").into_bytes();
+            format!("feature done\ncommit refs/heads/main\ncommitter {committer} {now} +0000\n").into_bytes();
         push_data(&mut stream, self.message.as_bytes());
         if let Some(base) = base {
             stream.extend(format!("from {base}^0\n").bytes());

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use http::Method;
 use latchkey_factory_plus::{Uuid, uuids};
 use latchkey_factory_plus_client::{Call, CallError, Client, Precondition, Service};
-use latchkey_http_server::http::Method;
 use smol::lock::Semaphore;
 
 pub use import::{Change, Commit};
-pub(crate) use process::PATH;
+pub use process::PATH;
 use workspace::Workspace;
 
 /// Exchanges with the git server at a time.
