@@ -284,12 +284,14 @@ fn many_keys_take_not_much_longer_than_stock_kadmin_does() {
         rig.reaches(&format!("n{number}"), "Ready");
     }
     let ours = begin.elapsed();
-    let queries: String = (0..MANY)
-        .map(|number| {
+    let queries: Vec<String> = (0..MANY)
+        .flat_map(|number| {
             let file = rig.centre.run.file(&format!("k{number}.keytab"));
-            format!("addprinc -randkey nd1/Nord/k{number}\nktadd -k {} nd1/Nord/k{number}\n", file.display())
+            let name = format!("nd1/Nord/k{number}");
+            [format!("addprinc -randkey {name}"), format!("ktadd -k {} {name}", file.display())]
         })
         .collect();
+    let queries = queries.join("\n") + "\n";
     let mut kadmin = Command::new("kadmin");
     kadmin
         .args(["-r", &rig.centre.parameters.realm, "-k", "-t"])

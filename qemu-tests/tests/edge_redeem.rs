@@ -86,10 +86,10 @@ fn a_link_becomes_keys_that_flux_clones_the_repository_with() {
     let first = edge(&api, &cluster, "Nord", "fplus-edge");
     let token = centre.link_token("Nord").unwrap();
 
-    let (done, taken) = centre.redeem(&first, &token).unwrap();
+    let (done, time) = centre.redeem(&first, &token).unwrap();
     assert!(done.status.success(), "{}", words(&done));
     assert!(!words(&done).contains(&token), "{}", words(&done));
-    eprintln!("redeemed in {taken:?}; the goal is {GOAL:?}");
+    eprintln!("redeemed in {time:?}; the goal is {GOAL:?}");
     is_whole(&centre, &api, &first);
     let flux = (format!("op1flux/{}", first.name), text(&api, &first, "flux-secrets", "password"));
     let to = centre.run.file("clone");

@@ -43,7 +43,7 @@ fn one_edge_redeems_a_link_and_another_is_told_as_theft() {
         (cluster, "Nord", "op1krbkeys/Nord@EXAMPLE.ORG", 43)
     );
     let admitted = "admit op1krbkeys/Nord@EXAMPLE.ORG, 43 bytes, 10 min".to_owned();
-    assert_eq!(*rig.principals.asked.lock().unwrap(), [admitted.clone()]);
+    assert_eq!(*rig.principals.asked.lock().unwrap(), std::slice::from_ref(&admitted));
     let read = ask(rig.address(), "GET", &at, "");
     assert_eq!((read.status, read.text().contains("redeemed")), (410, true), "{}", read.text());
 
