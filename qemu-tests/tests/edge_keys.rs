@@ -294,7 +294,7 @@ fn many_keys_take_not_much_longer_than_stock_kadmin_does() {
     let queries = queries.join("\n") + "\n";
     let mut kadmin = Command::new("kadmin");
     kadmin
-        .args(["-r", &rig.centre.parameters.realm, "-k", "-t"])
+        .args(["-r", rig.centre.parameters.realm.as_str(), "-k", "-t"])
         .arg(rig.centre.run.file("own.keytab"))
         .args(["-p", "op1krbkeys/Nord"]);
     kadmin.env("KRB5_CONFIG", rig.centre.layout.krb5_conf());

@@ -61,7 +61,7 @@ fn is_whole(centre: &Centre, api: &ApiServer, edge: &Edge) {
     assert!(keytab_serves(centre, api, edge));
     assert_eq!(
         text(api, edge, "flux-secrets", "username"),
-        centre.parameters.principal(&format!("op1flux/{}", edge.name))
+        centre.parameters.upn(&format!("op1flux/{}", edge.name)).unwrap().as_str()
     );
     let password = text(api, edge, "flux-secrets", "password");
     let signed_in = centre.kinit(&format!("op1flux/{}", edge.name), &password).unwrap();

@@ -33,7 +33,7 @@ const TEST_CODE: [&str; 16] = [
 ];
 /// Parts of the names of features that only tests switch on.
 const TEST_FEATURES: [&str; 4] = ["fake", "rig", "sample", "test"];
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
     "latchkey-agent",
     "latchkey-cli",
     "latchkey-join-service",

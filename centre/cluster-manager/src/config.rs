@@ -192,29 +192,6 @@ impl Config {
     }
 }
 
-/// The certificates of a PEM file; what else stands in it, such as comments, is left out.
-fn certificates(path: &Path) -> Result<String, ConfigError> {
-    let failed = |error| ConfigError::Authorities(path.to_path_buf(), error);
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(MOST_AUTHORITIES).read_to_end(&mut bytes).map_err(failed)?;
-    let mut certificates = String::new();
-    for certificate in CertificateDer::pem_slice_iter(&bytes) {
-        let certificate = certificate.map_err(|error| failed(std::io::Error::other(error.to_string())))?;
-        certificates.push_str("-----BEGIN CERTIFICATE-----\n");
-        let text = STANDARD.encode(certificate);
-        for line in text.as_bytes().chunks(64) {
-            certificates.push_str(&String::from_utf8_lossy(line));
-            certificates.push('\n');
-        }
-        certificates.push_str("-----END CERTIFICATE-----\n");
-    }
-    if certificates.is_empty() {
-        return Err(failed(std::io::Error::other("has no certificate")));
-    }
-    Ok(certificates)
-}
-
 impl KadminConfig {
     /// Who administrates principals. Nothing is started yet.
     ///

@@ -1,9 +1,10 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace, Realm};
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace};
+use latchkey_factory_plus::Realm;
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;
 
 use crate::broker::Broker;
@@ -41,28 +42,28 @@ pub struct BrokerSection {
     pub authority: Option<PathBuf>,
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigFileError;
 
     /// The file has no such field: there has been one form of it.
     fn schema(&self) -> u32 {
-        Self::KNOWN
+        Self::SCHEMA
+    }
+
+    fn check(&self) -> Result<(), ConfigFileError> {
+        Ok(())
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        let Self { centre, account, kubernetes, broker, .. } = self;
+        let named = centre.paths().chain([&mut account.password_file]).chain(&mut broker.authority);
+        named.chain(kubernetes.as_mut().map(|kubernetes| &mut kubernetes.kubeconfig)).collect()
     }
 }
 
 impl Config {
-    /// Reads and parses the file at `path`.
-    ///
-    /// # Errors
-    /// It cannot be read, or is no closed JSON of the schema.
-    pub fn load(path: &Path) -> Result<Self, ConfigFileError> {
-        let mut config: Self = config::read(path)?;
-        let Self { centre, account, kubernetes, broker, .. } = &mut config;
-        let named = centre.paths().chain([&mut account.password_file]).chain(&mut broker.authority);
-        config::resolve(path, named.chain(kubernetes.as_mut().map(|kubernetes| &mut kubernetes.kubeconfig)));
-        Ok(config)
-    }
-
     /// The way to the broker.
     pub fn broker(&self) -> Broker {
         Broker {
@@ -75,6 +76,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const EXAMPLE: &str = include_str!("../edge-monitor.example.json");

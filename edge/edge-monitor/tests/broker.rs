@@ -60,10 +60,11 @@ impl Site {
     }
 
     fn monitor(&self) -> Running {
-        let account = AccountSection { principal: MONITOR.0.into(), password_file: self.broker.path("password") };
+        let account =
+            AccountSection { principal: MONITOR.0.parse().unwrap(), password_file: self.broker.path("password") };
         let password = MONITOR.1.to_owned().into();
         let client = Client::new(Settings {
-            identity: Principal::basic(MONITOR.0, &password).unwrap(),
+            identity: Principal::basic(&MONITOR.0.parse().unwrap(), &password).unwrap(),
             trust: Trust::none(),
             services: Services::default(),
             limits: Limits::default(),

@@ -1,9 +1,10 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace, Realm};
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema};
+use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace};
+use latchkey_factory_plus::Realm;
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
@@ -35,28 +36,27 @@ pub struct SealedSecrets {
     pub namespace: Namespace,
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigFileError;
 
     /// There is one, and files do not say so.
     fn schema(&self) -> u32 {
-        Self::KNOWN
+        Self::SCHEMA
+    }
+
+    fn check(&self) -> Result<(), ConfigFileError> {
+        Ok(())
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        let kubeconfig = self.kubernetes.as_mut().map(|section| &mut section.kubeconfig);
+        self.centre.paths().chain([&mut self.account.password_file]).chain(kubeconfig).collect()
     }
 }
 
 impl Config {
-    /// Reads, parses and checks the file at `path`.
-    ///
-    /// # Errors
-    /// [`ConfigFileError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigFileError> {
-        let mut read: Self = config::read(path)?;
-        let kubeconfig = read.kubernetes.as_mut().map(|section| &mut section.kubeconfig);
-        let paths = read.centre.paths().chain([&mut read.account.password_file]).chain(kubeconfig);
-        config::resolve(path, paths);
-        Ok(read)
-    }
-
     /// The namespace of the keys of sealed-secrets: the edge's own, where nothing else is said.
     pub fn keys_namespace(&self) -> &str {
         self.sealed_secrets.as_ref().map_or(&self.namespace, |section| &section.namespace).as_str()

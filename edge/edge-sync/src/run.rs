@@ -1,5 +1,6 @@
 //! From the command line to an exit code.
 
+use latchkey_service_runtime::config::ConfigFile as _;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,11 +1,11 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace, Realm};
+use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace};
+use latchkey_factory_plus::{Realm, Upn};
 use latchkey_factory_plus_client::{BaseUrl, Insecure, Trust, TrustError};
-use latchkey_kerberos::Upn;
-use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_range};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_range};
 use serde::Deserialize;
 
 use crate::names::Names;
@@ -38,7 +38,7 @@ pub struct Config {
     /// The keytab of this operator, for `run`.
     pub keytab: Option<PathBuf>,
     /// Whose it is; none takes `op1krbkeys/CLUSTER@REALM`.
-    pub principal: Option<String>,
+    pub principal: Option<Upn>,
     /// Who this operator is at the centre, for `run`; none sees to no accounts.
     pub account: Option<AccountSection>,
 }
@@ -57,7 +57,7 @@ pub struct RedeemSection {
 }
 
 const fn known() -> u32 {
-    Config::KNOWN
+    Config::SCHEMA
 }
 
 const fn patience() -> u32 {
@@ -73,12 +73,6 @@ pub enum ConfigError {
     /// A section that the command needs.
     #[error("`{0}` is missing, which this command needs")]
     Missing(&'static str),
-    /// Cluster and realm make no principal.
-    #[error("`cluster.name` and `realm`: {0}")]
-    Names(latchkey_kerberos::UpnError),
-    /// No principal.
-    #[error("`principal`: {0}")]
-    Principal(latchkey_kerberos::UpnError),
     /// The authorities.
     #[error("`centre.authority`: {0}")]
     Trust(#[from] TrustError),
@@ -92,50 +86,40 @@ pub enum ConfigError {
     Helper(std::io::Error),
 }
 
-impl Schema for Config {
-    const KNOWN: u32 = 1;
+impl ConfigFile for Config {
+    const SCHEMA: u32 = 1;
+
+    type Error = ConfigError;
 
     fn schema(&self) -> u32 {
         self.schema
     }
-}
 
-impl Config {
-    /// Reads, parses and checks the file at `path`.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config: Self = config::read(path)?;
-        if let Some(redeem) = &config.redeem {
+    fn check(&self) -> Result<(), ConfigError> {
+        if let Some(redeem) = &self.redeem {
             check_range("redeem.patience_seconds", redeem.patience_seconds, (10, 3600))?;
         }
-        let Self { centre, kubernetes, krb5_config, kerberos_helper, redeem, keytab, account, .. } = &mut config;
+        Ok(())
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        let Self { centre, kubernetes, krb5_config, kerberos_helper, redeem, keytab, account, .. } = self;
         let named = centre.paths().chain(krb5_config).chain(kerberos_helper).chain(keytab);
         let named = named.chain(account.as_mut().map(|account| &mut account.password_file));
         let named = named.chain(redeem.as_mut().map(|redeem| &mut redeem.token_file));
-        config::resolve(path, named.chain(kubernetes.as_mut().map(|kubernetes| &mut kubernetes.kubeconfig)));
-        config.names()?;
-        Ok(config)
+        named.chain(kubernetes.as_mut().map(|kubernetes| &mut kubernetes.kubeconfig)).collect()
     }
+}
 
+impl Config {
     /// The principals of the cluster.
-    ///
-    /// # Errors
-    /// [`ConfigError::Names`].
-    pub fn names(&self) -> Result<Names, ConfigError> {
-        Names::of(self.cluster.uuid, &self.cluster.name, self.realm.as_str()).map_err(ConfigError::Names)
+    pub fn names(&self) -> Names {
+        Names::of(self.cluster.uuid, &self.cluster.name, &self.realm)
     }
 
     /// Who this operator is at kadmind.
-    ///
-    /// # Errors
-    /// [`ConfigError::Principal`], [`ConfigError::Names`].
-    pub(crate) fn own_principal(&self) -> Result<Upn, ConfigError> {
-        match &self.principal {
-            Some(text) => Upn::parse(text).map_err(ConfigError::Principal),
-            None => Ok(self.names()?.own),
-        }
+    pub(crate) fn own_principal(&self) -> Upn {
+        self.principal.clone().unwrap_or_else(|| self.names().own)
     }
 
     /// Whom to believe to be the cluster manager at this URL.
@@ -175,15 +159,15 @@ mod tests {
     #[test]
     fn the_example_is_accepted() {
         let config = load(EXAMPLE).unwrap();
-        let names = config.names().unwrap();
+        let names = config.names();
         assert_eq!(
             (names.own.as_str(), names.flux.as_str()),
             ("op1krbkeys/Bolt@EXAMPLE.ORG", "op1flux/Bolt@EXAMPLE.ORG")
         );
-        assert_eq!(config.own_principal().unwrap(), names.own);
+        assert_eq!(config.own_principal(), names.own);
         assert_eq!(config.redeem.unwrap().patience_seconds, 300);
         let plain = load(&EXAMPLE.replace("  \"principal\": \"op1krbkeys/Bolt@EXAMPLE.ORG\",\n", "")).unwrap();
-        assert_eq!(plain.own_principal().unwrap(), names.own);
+        assert_eq!(plain.own_principal(), names.own);
     }
 
     #[test]
@@ -200,8 +184,8 @@ mod tests {
             let error = load(&text).unwrap_err().to_string();
             assert!(error.contains(named), "{from}: {error}");
         }
-        let other = load(&EXAMPLE.replace("\"op1krbkeys/Bolt@EXAMPLE.ORG\",", "\"op1krbkeys\",")).unwrap();
-        assert!(other.own_principal().unwrap_err().to_string().contains("`principal`"));
+        let other = load(&EXAMPLE.replace("\"op1krbkeys/Bolt@EXAMPLE.ORG\",", "\"op1krbkeys\","));
+        assert!(other.unwrap_err().to_string().contains("principal"));
     }
 
     #[test]

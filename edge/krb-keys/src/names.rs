@@ -1,7 +1,6 @@
 //! What is called how.
 
-use latchkey_factory_plus::{ClusterName, Uuid};
-use latchkey_kerberos::{Upn, UpnError};
+use latchkey_factory_plus::{ClusterName, Realm, Role, Upn, Uuid};
 
 /// The Secret with this edge's claim, in [`CLAIM`].
 pub(crate) const CLAIM_SECRET: &str = "krb-keys-claim";
@@ -31,11 +30,7 @@ pub struct Names {
 
 impl Names {
     /// Of a cluster in a realm.
-    ///
-    /// # Errors
-    /// The realm is none.
-    pub fn of(cluster: Uuid, name: &ClusterName, realm: &str) -> Result<Self, UpnError> {
-        let role = |role: &str| Upn::parse(&format!("op1{role}/{name}@{realm}"));
-        Ok(Self { cluster, own: role("krbkeys")?, flux: role("flux")? })
+    pub fn of(cluster: Uuid, name: &ClusterName, realm: &Realm) -> Self {
+        Self { cluster, own: Role::KrbKeys.upn(name, realm), flux: Role::Flux.upn(name, realm) }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use latchkey_factory_plus::Upn;
 use latchkey_factory_plus_client::{BaseUrl, Credentials, Identity, IdentityError, Pending};
 use latchkey_kubernetes_client::read_mounted;
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use zeroize::Zeroizing;
 #[serde(deny_unknown_fields)]
 pub struct AccountSection {
     /// The principal, with realm, such as `op1sync/Bolt@FACTORY.EXAMPLE`.
-    pub principal: String,
+    pub principal: Upn,
     /// The file with its password, from a Secret.
     pub password_file: PathBuf,
 }
@@ -22,7 +23,7 @@ pub struct AccountSection {
 /// ends or is refused.
 #[derive(Clone, Debug)]
 pub struct PasswordFile {
-    principal: String,
+    principal: Upn,
     path: PathBuf,
 }
 
@@ -84,7 +85,7 @@ mod tests {
             fs::write(&path, password).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         };
-        let account = AccountSection { principal: "op1sync/Bolt@R".into(), password_file: path.clone() };
+        let account = AccountSection { principal: "op1sync/Bolt@R".parse().unwrap(), password_file: path.clone() };
         assert!(account.identity().err().unwrap().contains("password_file"));
         write("a:b\n");
         let identity = account.identity().unwrap();

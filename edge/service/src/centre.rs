@@ -80,7 +80,7 @@ mod tests {
         let password_file = directory.path().join("password");
         fs::write(&password_file, "secret").unwrap();
         fs::set_permissions(&password_file, Permissions::from_mode(0o600)).unwrap();
-        let account = AccountSection { principal: "op1sync/Bolt@R".into(), password_file };
+        let account = AccountSection { principal: "op1sync/Bolt@R".parse().unwrap(), password_file };
         let client = |text: &str| serde_json::from_str::<CentreSection>(text).unwrap().client(&account);
         assert!(client(r#"{"directory": "http://127.0.0.1:1", "insecure": true}"#).is_ok());
         assert!(matches!(client(r#"{"directory": "http://127.0.0.1:1"}"#), Err(CentreError::Plain(_))));

@@ -3,8 +3,8 @@
 use crate::libraries::keys::Keys;
 use crate::libraries::krb5::{ClientKey, Context, Krb5};
 use crate::verify::{Password, keytab_name};
-use latchkey_kerberos::wire::{AdminKey, Answer};
 use latchkey_factory_plus::Upn;
+use latchkey_kerberos::wire::{AdminKey, Answer};
 use latchkey_kerberos::{Denied, KerberosCode, Secret};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::CString;

@@ -44,7 +44,7 @@ fn in_seconds(seconds: i64) -> u32 {
 /// A KDC with the list of a centre.
 fn rig() -> Option<Rig> {
     let mut rig = Rig::start()?;
-    rig.kdc.acl(&Acl::of_centre(REALM, &[upn(ADMIN.0)], &[]).unwrap().to_string());
+    rig.kdc.acl(&Acl::of_centre(&REALM.parse().unwrap(), &[upn(ADMIN.0)], &[]).unwrap().to_string());
     rig.kdc.start_kadmind();
     Some(rig)
 }

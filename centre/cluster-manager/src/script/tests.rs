@@ -183,10 +183,9 @@ fn a_command_carries_the_certificates_of_a_file_and_nothing_else_of_it() {
     let command = BootstrapCommand::new(url, Some(&authorities)).unwrap();
     let first = format!("curl -fsS --cacert /dev/stdin {url} <<'END_OF_AUTHORITIES' | sh -");
     assert_eq!(command.text(), format!("{first}\n{pem}END_OF_AUTHORITIES"));
-    let checked = command.checked(&Script::new("true\n".into()));
-    assert!(
-        checked.starts_with(&format!("curl -fsSo bootstrap.sh --cacert /dev/stdin {url} <<'END_OF_AUTHORITIES' && "))
-    );
+    let checked = command.checked(&Script::new("true\n".into()).for_reader(&Token::from_random([1; 32])));
+    let first = format!("(umask 077 && curl -fsSo bootstrap.sh --cacert /dev/stdin {url}) <<'END_OF_AUTHORITIES' && ");
+    assert!(checked.starts_with(&first), "{checked}");
     assert!(checked.ends_with(&format!("sh bootstrap.sh\n{pem}END_OF_AUTHORITIES")), "{checked}");
 
     fs::write(&path, "nothing").unwrap();

@@ -73,7 +73,15 @@ impl Web {
         let pages = Pages::new(url, config_db, config.http.insecure);
         let (centre_values, authorities) = (config.centre_values()?, config.authorities()?);
         let redemptions = Redemptions::default();
-        Ok(Self(Arc::new(Inner { manager, lists, pages, url: url.to_string(), centre_values, authorities, redemptions })))
+        Ok(Self(Arc::new(Inner {
+            manager,
+            lists,
+            pages,
+            url: url.to_string(),
+            centre_values,
+            authorities,
+            redemptions,
+        })))
     }
 
     async fn answer(&self, request: Request) -> Answer {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use latchkey_cluster_manager::script::BootstrapCommand;
 use latchkey_test_support::{output, skip};
 use sha2::{Digest as _, Sha256};
 
@@ -82,7 +83,7 @@ fn names_that_mean_something_elsewhere_stay_words() {
 #[test]
 fn the_second_form_checks_the_hash_before_anything_runs() {
     let script = script(&[FLUX, LINK]);
-    let command = script.checked_command("https://clusters.example.org/v1/bootstrap/T").unwrap();
+    let command = BootstrapCommand::new("https://clusters.example.org/v1/bootstrap/T", None).unwrap().checked(&script);
     assert!(command.contains(&hex::encode(Sha256::digest(script.text()))));
     // curl's place is taken by a program that leaves what it is told to: first the script, then another.
     for (bytes, joins) in [(script.text().to_owned(), true), (format!("{}\n", script.text()), false)] {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use latchkey_connection_limits::Backoff;
 use latchkey_factory_plus::cluster::SparkplugAddress;
-use latchkey_factory_plus::{Uuid, uuids};
+use latchkey_factory_plus::{Upn, Uuid, uuids};
 use latchkey_factory_plus_client::notify::{Reading, State};
 use latchkey_factory_plus_client::{Auth, CallError, Client, ConfigDb, WhoAmI};
 use latchkey_sparkplug::NodeAddress;
@@ -27,9 +27,9 @@ pub(crate) enum Unknown {
     /// It knows the password, and no object.
     #[error(
         "the centre has no object for the principal of this account ({}); give the cluster's account its Kerberos identity", 
-        .0.as_deref().unwrap_or("no name")
+        .0.as_ref().map_or("no name", Upn::as_str)
     )]
-    NoObject(Option<String>),
+    NoObject(Option<Upn>),
     /// There is no address, or it is not ours to read.
     #[error(
         "the configuration database has no Sparkplug address of the account {account} ({status}); the cluster manager writes it, \

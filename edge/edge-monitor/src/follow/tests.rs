@@ -34,7 +34,7 @@ impl FakeCentre {
         let url = url.unwrap();
         let services = [uuids::service::AUTH, uuids::service::CONFIG_DB].map(|service| (service, url.clone()));
         let client = Client::new(Settings {
-            identity: Principal::basic("op1monitor/Bolt@R", &"secret".to_owned().into()).unwrap(),
+            identity: Principal::basic(&"op1monitor/Bolt@R".parse().unwrap(), &"secret".to_owned().into()).unwrap(),
             trust: Trust::none().allowing(Insecure),
             services: Services::fixed(services),
             limits: Limits::default(),

@@ -20,7 +20,7 @@ use latchkey_factory_plus_client::{
     Client, ConfigDb, Identity, Insecure, Limits, Precondition, Services, Settings, Trust,
 };
 use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{Handler, HttpConfig, HttpServer, Nothing, Realm, Running};
+use latchkey_http_server::{Handler, HttpConfig, HttpServer, Nothing, Running};
 use latchkey_test_support::{Port, block_on, within};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -48,7 +48,7 @@ fn listen(address: SocketAddr) -> HttpConfig {
 }
 
 fn client(name: &str, services: Services) -> Client {
-    let identity = Identity::basic(name, &PASSWORD.to_owned().into()).unwrap();
+    let identity = Identity::basic(&name.parse().unwrap(), &PASSWORD.to_owned().into()).unwrap();
     let trust = Trust::none().allowing(Insecure);
     Client::new(Settings { identity, trust, services, limits: Limits::default() })
 }
@@ -75,7 +75,7 @@ fn rights() -> Vec<Access> {
 }
 
 fn access() -> AccessConfig {
-    AccessConfig { root: Some(ROOT.into()), fixed: [(SYNC.to_owned(), rights())].into() }
+    AccessConfig { root: Some(ROOT.parse().unwrap()), fixed: [(SYNC.parse().unwrap(), rights())].into() }
 }
 
 fn site(directory: &str, config_db: &str, git: &str) -> Site {
@@ -106,7 +106,7 @@ impl Centre {
         let keeper = Keeper::open(&folder.path().join("directory"), advertised).unwrap();
         let lists = Arc::new(AccessLists::new(&access(), &client(ROOT, Services::default())));
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let realm = Realm::parse(REALM).unwrap();
+        let realm = REALM.parse().unwrap();
         let directory =
             start(directory_server(&listen(any), realm, verifier(), (keeper, Rules::default(), lists)).unwrap());
         let url = format!("http://{}", directory.address());
@@ -137,7 +137,7 @@ impl Centre {
         let database = latchkey_config_db::ConfigDb::start(Embedded::at(self.folder.path().join("config-db"))).unwrap();
         let asking = client(ROOT, self.services.clone());
         let callers = Callers::new(AccessLists::new(&access(), &asking), &asking);
-        let realm = Realm::parse(REALM).unwrap();
+        let realm = REALM.parse().unwrap();
         let server = config_db_server(&listen(self.port.address()), realm, verifier(), &database, &callers);
         self.config_db = Some(start(server.unwrap()));
     }

@@ -3,11 +3,10 @@
 //! Everything is looked at before it is written: of an account that the centre made for this cluster nothing is to be changed, and this
 //! operator needs no right to do so. A new account's UUID is on the resource before it is made.
 
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::SparkplugAddress;
 use latchkey_factory_plus::uuids::application;
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_factory_plus_client::{Auth, CallError, Client, ConfigDb, Precondition};
-use latchkey_kerberos::Upn;
 use serde_json::{Value, json};
 
 use super::act::Act;
@@ -30,7 +29,7 @@ impl Accounts {
 
     /// Whose account a principal is, if anybody's.
     async fn found(&self, upn: &Upn) -> Result<Option<Uuid>, Failure> {
-        self.auth.identity(upn.as_str()).await.map_err(|error| said(&error))
+        self.auth.identity(upn).await.map_err(|error| said(&error))
     }
 
     /// Makes an account what it is to be.
@@ -57,7 +56,7 @@ impl Accounts {
             }
         }
         if !is_identity {
-            self.auth.put_kerberos(uuid, upn.as_str()).await?;
+            self.auth.put_kerberos(uuid, upn).await?;
         }
         Ok(())
     }

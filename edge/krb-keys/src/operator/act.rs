@@ -2,8 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use latchkey_factory_plus::Upn;
 use latchkey_kerberos::keytab::Keytab;
-use latchkey_kerberos::{Admin, AdminKey, Denied, Holder, KerberosCode, Shown, Upn};
+use latchkey_kerberos::{Admin, AdminKey, Denied, Holder, KerberosCode, Shown};
 use zeroize::Zeroizing;
 
 use super::account::Accounts;

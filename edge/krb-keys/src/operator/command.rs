@@ -1,10 +1,12 @@
 //! `krb-keys run`.
 
+use latchkey_service_runtime::config::ConfigFile as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use latchkey_edge_service::{connect, work};
-use latchkey_kerberos::{AdminKey, Upn};
+use latchkey_factory_plus::{Realm, Upn};
+use latchkey_kerberos::AdminKey;
 use latchkey_kubernetes_client::Connection;
 use latchkey_service_runtime::program::ProgramError;
 
@@ -23,7 +25,7 @@ pub(crate) struct Prepared {
     act: Act,
     connection: Arc<Connection>,
     namespace: String,
-    realm: String,
+    realm: Realm,
     principal: Upn,
 }
 
@@ -31,7 +33,7 @@ impl Prepared {
     pub(crate) fn load(file: &Path) -> Result<Self, ProgramError> {
         let config = Config::load(file).map_err(ProgramError::unusable)?;
         let keytab = config.keytab.clone().ok_or(ConfigError::Missing("keytab")).map_err(ProgramError::unusable)?;
-        let principal = config.own_principal().map_err(ProgramError::unusable)?;
+        let principal = config.own_principal();
         let account = config.account.as_ref();
         let client =
             account.map(|account| config.centre.client(account)).transpose().map_err(ProgramError::unusable)?;
@@ -46,7 +48,7 @@ impl Prepared {
             own: principal.clone(),
             accounts: client.map(|client| Accounts::of(&client, config.cluster.uuid)),
         };
-        Ok(Self { act, connection, namespace, realm: config.realm.as_str().to_owned(), principal })
+        Ok(Self { act, connection, namespace, realm: config.realm.clone(), principal })
     }
 
     /// What it would do, for `--check`.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latchkey_factory_plus::Uuid;
-use latchkey_kerberos::Upn;
+use latchkey_factory_plus::{Realm, Upn, Uuid};
 use serde::Deserialize;
 
 /// What the original's resources, annotations and labels begin with.
@@ -115,7 +114,7 @@ pub(crate) struct LocalSpec {
 
 impl Wanted {
     /// Of a `KerberosKey` in a realm.
-    pub(crate) fn of_key(spec: &KeySpec, realm: &str) -> Result<Self, Refused> {
+    pub(crate) fn of_key(spec: &KeySpec, realm: &Realm) -> Result<Self, Refused> {
         if spec.seal_with.is_some() || spec.cluster.is_some() {
             return Err(Refused(
                 "sealWith and cluster are for an operator at the centre; at an edge keys go into Secrets".into(),
@@ -174,9 +173,9 @@ fn kind(spec: &KeySpec) -> Result<Kind, Refused> {
     })
 }
 
-fn principal(name: &str, realm: &str) -> Result<Upn, Refused> {
+fn principal(name: &str, realm: &Realm) -> Result<Upn, Refused> {
     let upn = Upn::in_realm(name, realm).map_err(|error| Refused(format!("the principal {name:.80?}: {error}")))?;
-    if upn.realm() == realm { Ok(upn) } else { Err(Refused(format!("{upn} is not of the realm {realm}"))) }
+    if upn.realm() == realm.as_str() { Ok(upn) } else { Err(Refused(format!("{upn} is not of the realm {realm}"))) }
 }
 
 fn place(text: &str) -> Result<Place, Refused> {
@@ -231,7 +230,7 @@ mod tests {
 
     fn wanted(spec: Value) -> Result<Wanted, String> {
         let spec: KeySpec = serde_json::from_value(spec).map_err(|error| error.to_string())?;
-        Wanted::of_key(&spec, "R").map_err(|refused| refused.to_string())
+        Wanted::of_key(&spec, &"R".parse().unwrap()).map_err(|refused| refused.to_string())
     }
 
     #[test]

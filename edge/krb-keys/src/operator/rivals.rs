@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latchkey_kerberos::Upn;
+use latchkey_factory_plus::Upn;
 
 use super::resource::{Place, Resource, Wanted};
 use super::watch::Type;
@@ -65,7 +65,7 @@ mod tests {
 
     fn resource(created: &str, name: &str, secret: &str) -> Resource {
         let place = Some(Place { secret: secret.into(), key: "k".into() });
-        let principals = vec![Upn::in_realm(name, "R").unwrap()];
+        let principals = vec![Upn::in_realm(name, &"R".parse().unwrap()).unwrap()];
         Resource {
             uid: String::new(),
             generation: 1,

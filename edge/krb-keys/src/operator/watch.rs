@@ -1,7 +1,7 @@
 //! The resources, followed.
 
+use latchkey_factory_plus::Realm;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use latchkey_kubernetes_client::kube::api::{Api, ApiResource, DynamicObject};
 use latchkey_kubernetes_client::kube::core::GroupVersionKind;
@@ -48,15 +48,15 @@ impl Type {
     }
 
     /// Follows them.
-    pub(crate) fn follow(self, connection: &Connection, namespace: &str, realm: &Arc<str>) -> Follower<Resource> {
+    pub(crate) fn follow(self, connection: &Connection, namespace: &str, realm: &Realm) -> Follower<Resource> {
         let api = self.api(connection, namespace);
         let (labels, fields, about) = (String::new(), String::new(), self.plural());
-        let realm = Arc::clone(realm);
+        let realm = realm.clone();
         let objects = Objects { about, api, labels, fields, page: PAGE, most: MOST };
         connection.follow(objects, move |object| Some(self.read(object, &realm)))
     }
 
-    fn read(self, object: DynamicObject, realm: &str) -> Resource {
+    fn read(self, object: DynamicObject, realm: &Realm) -> Resource {
         let DynamicObject { metadata, data, .. } = object;
         let spec = &data["spec"];
         let wanted = match self {

@@ -1,5 +1,6 @@
 //! Which resource is looked at when.
 
+use latchkey_factory_plus::Realm;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -44,10 +45,9 @@ struct Known {
 }
 
 impl Work {
-    pub(crate) fn new(act: Act, connection: &Connection, namespace: &str, realm: &str) -> Self {
-        let realm: Arc<str> = realm.into();
-        let keys = Type::KerberosKey.follow(connection, namespace, &realm);
-        let locals = Type::LocalSecret.follow(connection, namespace, &realm);
+    pub(crate) fn new(act: Act, connection: &Connection, namespace: &str, realm: &Realm) -> Self {
+        let keys = Type::KerberosKey.follow(connection, namespace, realm);
+        let locals = Type::LocalSecret.follow(connection, namespace, realm);
         Self { act, keys, locals, known: BTreeMap::new() }
     }
 

@@ -1,5 +1,6 @@
 //! `krb-keys redeem`.
 
+use latchkey_service_runtime::config::ConfigFile as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ impl Prepared {
         let link =
             Link { manager: section.manager, trust, token_file: section.token_file, cluster: config.cluster.uuid };
         let kerberos = config.kerberos().map_err(ProgramError::unusable)?;
-        let names = config.names().map_err(ProgramError::unusable)?;
+        let names = config.names();
         let patience = Duration::from_secs(section.patience_seconds.into());
         Ok(Self { names, edge: Edge::new(secrets, link, kerberos), patience, manager })
     }

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::manager::RedeemRequest;
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_factory_plus_client::bootstrap;
 use latchkey_factory_plus_client::{BaseUrl, CallError, Limits, Trust};
 use latchkey_kerberos::keytab::Keytab;
-use latchkey_kerberos::{
-    Admin, AdminKey, AdminSettings, Denied, Holder, HolderSettings, KerberosCode, Secret, Shown, Upn,
-};
+use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied, Holder, HolderSettings, KerberosCode, Secret, Shown};
 use latchkey_kubernetes_client::read_mounted;
 use zeroize::Zeroizing;
 

@@ -23,7 +23,8 @@ mod world;
 #[cfg(test)]
 mod simulation;
 
-use latchkey_kerberos::{AdminKey, Denied, KerberosCode, Shown, Upn};
+use latchkey_factory_plus::Upn;
+use latchkey_kerberos::{AdminKey, Denied, KerberosCode, Shown};
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;

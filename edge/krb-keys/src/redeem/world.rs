@@ -1,8 +1,8 @@
 //! What redeeming asks of others.
 
-use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_kerberos::keytab::Keytab;
-use latchkey_kerberos::{AdminKey, Denied, Secret, Shown, Upn};
+use latchkey_kerberos::{AdminKey, Denied, Secret, Shown};
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;

@@ -3,7 +3,8 @@
 //! What goes to the KDC as a password is in the Secret first. A keytab's keys are made by the KDC: between that and the Secret lies one
 //! call, and after a crash there the keys are made again, since what the Secret has does not serve.
 
-use latchkey_kerberos::{Shown, Upn};
+use latchkey_factory_plus::Upn;
+use latchkey_kerberos::Shown;
 
 use super::resource::{FINALIZER, FORCE_REKEY, Kind, REKEYED_AT, Resource, SUSPEND, Wanted};
 

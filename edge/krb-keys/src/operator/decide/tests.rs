@@ -6,7 +6,7 @@ use super::*;
 const NOW: u64 = 1_000_000;
 
 fn upn(name: &str) -> Upn {
-    Upn::in_realm(name, "R").unwrap()
+    Upn::in_realm(name, &"R".parse().unwrap()).unwrap()
 }
 
 fn resource(kind: Kind, names: &[&str]) -> Resource {

@@ -14,7 +14,7 @@ use crate::secret::Data;
 use world::{CLUSTER, Kill, Principal, Sim};
 
 fn names() -> Names {
-    Names::of(CLUSTER, &"Nord".parse::<ClusterName>().unwrap(), "R").unwrap()
+    Names::of(CLUSTER, &"Nord".parse::<ClusterName>().unwrap(), &"R".parse().unwrap())
 }
 
 fn attempt(sim: &Sim) -> Result<(), Failure> {

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_kerberos::keytab::{Entry, Keytab};
-use latchkey_kerberos::{AdminKey, Denied, KerberosCode, Secret, Shown, Upn};
+use latchkey_kerberos::{AdminKey, Denied, KerberosCode, Secret, Shown};
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
@@ -171,7 +171,7 @@ impl World for Sim {
             }
             state.claimed = Some(claim.to_string());
             state.redemptions += 1;
-            let principal = Upn::parse("op1krbkeys/Nord@R").unwrap();
+            let principal: Upn = "op1krbkeys/Nord@R".parse().unwrap();
             let password = state.draw().into_bytes();
             state.admit(&principal, password.clone());
             let principal = principal.as_str().to_owned();
