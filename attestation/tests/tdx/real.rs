@@ -21,8 +21,15 @@ fn samples() -> PathBuf {
         name: String,
         manifest_path: PathBuf,
     }
-    let arguments = ["metadata", "--format-version", "1", "--offline", "--all-features"];
-    let output = Command::new(env!("CARGO")).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    // Without the filter cargo wants the sources for every platform.
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let arguments = ["metadata", "--format-version", "1", "--offline", "--all-features", "--filter-platform"];
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .arg(platform)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Metadata = serde_json::from_slice(&output.stdout).unwrap();
     let found = metadata.packages.into_iter().find(|package| package.name == "dcap-qvl").unwrap();

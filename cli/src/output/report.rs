@@ -55,7 +55,7 @@ pub(super) fn document_line(content: &impl Serialize) -> Result<String, CommandE
     Ok(format!("{}\n", value(content)?))
 }
 
-fn value(content: &impl Serialize) -> Result<serde_json::Value, CommandError> {
+fn value(content: &impl Serialize) -> Result<impl std::fmt::Display + use<>, CommandError> {
     serde_json::to_value(Versioned { schema: SCHEMA, content }).map_err(|error| {
         CommandError::local(CommandCode::OutputUnwritable, "the result has no JSON form").because(error.to_string())
     })

@@ -77,11 +77,9 @@ pub(super) const IMPORT: Command = Command {
         PASSWORD,
         switch("migrated", "no cluster has objects in a version that this Flux no longer knows"),
     ],
-    summary: "imports Flux and Sealed Secrets into the centre's repository of charts",
+    summary: "imports Flux and Sealed Secrets for edge clusters",
     about: "Edge clusters read charts from one repository at the centre. This writes the chart of\nedge clusters there, which this program carries, and what others make: it is taken as it\nis, and its SHA-256 is recorded in the repository's inputs.json. A Flux that drops a\nversion of its resources is refused until every cluster was migrated, which --migrated\nsays.",
-    examples: &[
-        "latchkey centre charts import install.yaml sealed-secrets-2.13.3.tgz --centre ./operator.json --password-file ./pass",
-    ],
+    examples: &["latchkey centre charts import install.yaml --centre operator.json --password-file pass"],
     run: clusters::import,
 };
 

@@ -81,13 +81,14 @@ pub(super) fn usage(command: &Command) -> String {
     for operand in command.operands {
         let _ = if operand.required { write!(text, " {}", operand.name) } else { write!(text, " [{}]", operand.name) };
     }
-    for flag in command.flags.iter().filter(|flag| flag.need.required()) {
-        let word = format!("{}{}", label(flag), if flag.need.repeats() { "…" } else { "" });
+    let required = command.flags.iter().filter(|flag| flag.need.required());
+    let required = required.map(|flag| format!("{}{}", label(flag), if flag.need.repeats() { "…" } else { "" }));
+    let others = !command.flags.iter().all(|flag| flag.need.required());
+    for word in required.chain(others.then(|| "[FLAGS]".to_owned())) {
         let line = text.lines().last().map_or(0, |line| line.chars().count());
         text.push_str(if line + word.chars().count() > WIDTH { "\n           " } else { " " });
         text.push_str(&word);
     }
-    text.push_str(if command.flags.iter().all(|flag| flag.need.required()) { "" } else { " [FLAGS]" });
     text
 }
 
