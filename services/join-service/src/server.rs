@@ -146,7 +146,7 @@ fn lock(snapshot: &ClusterSnapshot, purpose: Purpose) -> Option<LockExpectation>
         Purpose::Join | Purpose::Rejoin => Some(LockExpectation::Unlocked),
         // Before there is a cluster nobody can be locked to it.
         Purpose::Report => Some(LockExpectation::LockedTo(snapshot.own.cluster.as_ref()?.cluster_id.locked_pcr15())),
-        Purpose::Init | Purpose::Attach | Purpose::Recover | Purpose::Verify => None,
+        Purpose::Init | Purpose::Attach | Purpose::Recover | Purpose::Verify | Purpose::Enrol => None,
     }
 }
 
