@@ -113,6 +113,21 @@ pub fn assemble(
     Ok(Script::new(document::write(&filled, values.name.as_str(), random)))
 }
 
+/// The files of a script that are manifests, by name, filled: what a program applies that runs no script.
+///
+/// # Errors
+/// [`ScriptError`].
+pub fn manifest_files(
+    entry: &serde_json::Value,
+    values: &Values<'_>,
+    added: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, ScriptError> {
+    let mut files = entry::fill(entry, values, added)?.files;
+    files.retain(|name, _| std::path::Path::new(name).extension().is_some_and(|extension| extension == "yaml"));
+    let size: usize = files.iter().map(|(name, text)| name.len() + text.len()).sum();
+    if size > MAX_SCRIPT { Err(ScriptError::TooLarge) } else { Ok(files) }
+}
+
 /// Whether a text is a URL of HTTP, and one word of a shell without quotes.
 fn is_url(text: &str) -> bool {
     is_plain(text) && (text.starts_with("https://") || text.starts_with("http://"))
