@@ -33,7 +33,7 @@ const TEST_CODE: [&str; 16] = [
 ];
 /// Parts of the names of features that only tests switch on.
 const TEST_FEATURES: [&str; 4] = ["fake", "rig", "sample", "test"];
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "latchkey-agent",
     "latchkey-cli",
     "latchkey-join-service",
@@ -43,6 +43,7 @@ const PACKAGES: [&str; 11] = [
     "latchkey-cluster-manager",
     "latchkey-config-db",
     "latchkey-directory",
+    "latchkey-enrol-service",
     "latchkey-git-server",
     "latchkey-kerberos-helper",
     "latchkey-mosquitto-plugin",

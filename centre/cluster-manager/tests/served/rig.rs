@@ -43,7 +43,8 @@ const ROOT: &str = "root@EXAMPLE.ORG";
 pub(crate) const ADMIN: &str = "admin@EXAMPLE.ORG";
 pub(crate) const NOBODY: &str = "nobody@EXAMPLE.ORG";
 const MANAGER: &str = "sv1clustermanager@EXAMPLE.ORG";
-const ALL: [&str; 6] = [ROOT, ADMIN, NOBODY, MANAGER, "sv1auth@EXAMPLE.ORG", "sv1git@EXAMPLE.ORG"];
+const ALL: [&str; 7] =
+    [ROOT, ADMIN, NOBODY, MANAGER, "sv1auth@EXAMPLE.ORG", "sv1git@EXAMPLE.ORG", "sv1enrol@EXAMPLE.ORG"];
 const PASSWORD: &str = "right";
 
 /// Stands where kadmind would be: it says yes, and remembers what it was asked.
@@ -253,6 +254,11 @@ impl Rig {
         let path = self.folder.path().join("config.json");
         std::fs::write(&path, config.to_string()).unwrap();
         Config::load(&path).unwrap()
+    }
+
+    /// Where a service is.
+    pub(crate) fn service_url(&self, service: Uuid) -> String {
+        self.url(service)
     }
 
     fn url(&self, service: Uuid) -> String {
