@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use latchkey_attestation::reference::format_rfc3339;
 use latchkey_factory_plus::Uuid;
-use latchkey_factory_plus::cluster::Host;
+use latchkey_factory_plus::cluster::{Host, RegisteredBy, Registration};
 use latchkey_factory_plus::manager::{Cluster, Phase};
+use latchkey_factory_plus::uuids::application;
 use serde::Serialize;
 
-use super::reach::Centre;
+use super::reach::{Centre, failed};
 use crate::arguments::Arguments;
 use crate::clock::now;
 use crate::error::CommandError;
@@ -51,8 +53,13 @@ impl Report for ListReport {
 pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let centre = Centre::of(arguments)?;
     output.waiting("asking the centre");
-    let (uuid, cluster) = block_on(centre.cluster(arguments))?;
-    output.report(&ClusterReport { uuid, cluster })
+    let (uuid, cluster, registration) = block_on(async {
+        let (uuid, cluster) = centre.cluster(arguments).await?;
+        let app = application::EDGE_CLUSTER_REGISTRATION;
+        let entry = centre.config_db.entry::<Registration>(app, uuid).await.map_err(|error| failed(&error))?;
+        Ok::<_, CommandError>((uuid, cluster, entry.map(|(registration, _)| registration)))
+    })?;
+    output.report(&ClusterReport { uuid, cluster, registration })
 }
 
 /// One cluster.
@@ -61,6 +68,9 @@ pub(super) struct ClusterReport {
     pub(super) uuid: Uuid,
     #[serde(flatten)]
     pub(super) cluster: Cluster,
+    /// Which machine registered it by itself, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) registration: Option<Registration>,
 }
 
 impl Report for ClusterReport {
@@ -76,6 +86,18 @@ impl Report for ClusterReport {
             ("chart", format!("{}{bare}", cluster.chart)),
             ("secrets", if cluster.sealing { "can be sealed" } else { "cannot be sealed yet" }.to_owned()),
         ];
+        if let Some(Registration { ek_sha256, image, by, at, .. }) = &self.registration {
+            let word = match by {
+                RegisteredBy::Invitation(hash) => format!("the invitation {hash}"),
+                RegisteredBy::Rule(name) => format!("the rule {name}"),
+                RegisteredBy::Operator(_) => "the operator's word".to_owned(),
+            };
+            lines.extend([
+                ("machine", printable(ek_sha256)),
+                ("image", printable(&format!("{}/{} {}", image.manifest, image.name, image.version))),
+                ("registered", printable(&format!("by {word}, at {}", format_rfc3339(*at)))),
+            ]);
+        }
         if let Some(problem) = &cluster.error {
             lines.push(("fix", printable(&problem.fix)));
         }

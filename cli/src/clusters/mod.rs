@@ -4,10 +4,12 @@ mod change;
 mod link;
 mod look;
 mod reach;
+mod register;
 mod seal;
 
 pub(crate) use change::{decommission, delete, new, wait};
 pub(crate) use link::{command, revoke};
 pub(crate) use look::{list, show};
 pub(crate) use reach::{CentreFile, failed};
+pub(crate) use register::{admit, held, invite, uninvite};
 pub(crate) use seal::seal;
