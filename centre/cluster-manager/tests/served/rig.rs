@@ -257,11 +257,7 @@ impl Rig {
     }
 
     /// Where a service is.
-    pub(crate) fn service_url(&self, service: Uuid) -> String {
-        self.url(service)
-    }
-
-    fn url(&self, service: Uuid) -> String {
+    pub(crate) fn url(&self, service: Uuid) -> String {
         let client = client(ROOT, self.services.clone());
         block_on(client.service(service).authorization()).map_or_else(
             // The manager does not run yet.

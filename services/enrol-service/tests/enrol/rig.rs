@@ -94,7 +94,7 @@ impl Rig {
     }
 
     fn command(&self) -> Command {
-        let url = |of| self.centre.service_url(of);
+        let url = |of| self.centre.url(of);
         let config = json!({
             "schema": 1, "listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "directory": "enrol",
             "identity_key": "identity.key",
