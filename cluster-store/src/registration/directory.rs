@@ -71,7 +71,7 @@ impl RegistrationStore {
     /// [`StoreError`].
     pub fn write_rules(&self, rules: &Rules) -> Result<(), StoreError> {
         rules.check().map_err(StoreError::malformed(&self.rules_path()))?;
-        self.write(self.0.path(), RULES, rules, Existing::Replace)
+        write(self.0.path(), RULES, rules, Existing::Replace)
     }
 
     /// The invitation of this hash, `None` if there is none (any more).
@@ -102,7 +102,7 @@ impl RegistrationStore {
     /// [`StoreError::Exists`] if there is one of this hash.
     pub fn invite(&self, invitation: &Invitation) -> Result<(), StoreError> {
         let name = format!("{}.json", invitation.sha256);
-        self.write(&self.path(INVITATIONS), &name, invitation, Existing::Keep)
+        write(&self.path(INVITATIONS), &name, invitation, Existing::Keep)
     }
 
     /// Takes an invitation back; whether there was one.
@@ -130,7 +130,7 @@ impl RegistrationStore {
     /// [`StoreError`].
     pub fn admit(&self, admitted: &Admitted) -> Result<(), StoreError> {
         let name = format!("{}.json", admitted.ek_sha256);
-        self.write(&self.path(ADMITTED), &name, admitted, Existing::Replace)
+        write(&self.path(ADMITTED), &name, admitted, Existing::Replace)
     }
 
     /// The machines that wait, the longest first; files that cannot be read are passed over.
@@ -160,7 +160,7 @@ impl RegistrationStore {
                 self.forget_held(&silent.ek_sha256)?;
             }
         }
-        self.write(&self.path(HELD), &name, &next, Existing::Replace)
+        write(&self.path(HELD), &name, &next, Existing::Replace)
     }
 
     /// Forgets a machine that waited.
@@ -173,17 +173,6 @@ impl RegistrationStore {
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
-    }
-
-    fn write<T: serde::Serialize>(
-        &self,
-        directory: &Path,
-        name: &str,
-        value: &T,
-        existing: Existing,
-    ) -> Result<(), StoreError> {
-        let json = serde_json::to_string_pretty(value).unwrap_or_default();
-        atomic::write(directory, name, json.as_bytes(), existing)
     }
 
     fn remove(&self, directory: &str, name: &str) -> Result<bool, StoreError> {
@@ -208,6 +197,11 @@ impl RegistrationStore {
         }
         Ok(found)
     }
+}
+
+fn write<T: serde::Serialize>(directory: &Path, name: &str, value: &T, existing: Existing) -> Result<(), StoreError> {
+    let json = serde_json::to_string_pretty(value).unwrap_or_default();
+    atomic::write(directory, name, json.as_bytes(), existing)
 }
 
 fn misnamed(path: &Path) -> StoreError {
