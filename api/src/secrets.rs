@@ -47,6 +47,11 @@ macro_rules! keeps_secrets {
     };
 }
 
+keeps_secrets!(BootstrapManifest { yaml by take_yaml; open name });
+keeps_secrets!(EnrolRequest { invitation by take_invitation; open disk_uuid, node_name, kubernetes_version });
+keeps_secrets!(Enrolled {
+    ; wiped bootstrap_token; open cluster_uuid, name, namespace, manifests, token_expires
+});
 keeps_secrets!(AuthorizeRequest { init_secret by take_init_secret });
 keeps_secrets!(InitRequest {
     state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;

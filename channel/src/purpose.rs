@@ -27,12 +27,14 @@ pub enum Purpose {
     Report,
     /// A human's command looks at a node's proven claims.
     Verify,
+    /// A node that founded a cluster registers it with a centre.
+    Enrol,
 }
 
 impl Purpose {
     /// Every purpose, in the order of the enum.
-    pub const ALL: [Self; 7] =
-        [Self::Init, Self::Attach, Self::Join, Self::Rejoin, Self::Recover, Self::Report, Self::Verify];
+    pub const ALL: [Self; 8] =
+        [Self::Init, Self::Attach, Self::Join, Self::Rejoin, Self::Recover, Self::Report, Self::Verify, Self::Enrol];
 
     /// The name on the wire, in policies and in logs.
     pub const fn name(self) -> &'static str {
@@ -44,6 +46,7 @@ impl Purpose {
             Self::Recover => "recover",
             Self::Report => "report",
             Self::Verify => "verify",
+            Self::Enrol => "enrol",
         }
     }
 
@@ -55,6 +58,7 @@ impl Purpose {
             Self::Verify => PurposeRule { client: ANYBODY, server: TPM_EITHER },
             Self::Join | Self::Rejoin => PurposeRule { client: TPM_UNLOCKED, server: TPM_LOCKED_OR_PINNED },
             Self::Report => PurposeRule { client: TPM_LOCKED, server: TPM_LOCKED_OR_PINNED },
+            Self::Enrol => PurposeRule { client: TPM_LOCKED, server: PINNED },
         }
     }
 }
@@ -70,6 +74,8 @@ const TPM_EITHER: SideRule = SideRule { kinds: Kinds::of(&[Kind::Tpm]), lock: Lo
 /// A join service: on a node of the cluster, or elsewhere with a key pinned in the measured command line.
 const TPM_LOCKED_OR_PINNED: SideRule =
     SideRule { kinds: Kinds::of(&[Kind::Tpm, Kind::PinnedKey]), lock: LockExpectation::Locked };
+/// A service of a centre: no node of any cluster, so nothing but the key that the measured command line pins proves it.
+const PINNED: SideRule = SideRule { kinds: Kinds::of(&[Kind::PinnedKey]), lock: LockExpectation::Any };
 
 impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,7 +93,7 @@ impl FromStr for Purpose {
 
 /// The text names no [`Purpose`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a purpose: expected init, attach, join, rejoin, recover, report or verify")]
+#[error("not a purpose: expected init, attach, join, rejoin, recover, report, verify or enrol")]
 pub struct PurposeError;
 
 /// The two lines of the table for one purpose.
@@ -277,6 +283,12 @@ mod tests {
         for purpose in [Purpose::Init, Purpose::Recover] {
             assert_eq!(purpose.rule().server, TPM_UNLOCKED);
         }
+    }
+
+    #[test]
+    fn a_centre_is_known_by_its_pinned_key_alone_and_a_cluster_by_a_locked_node() {
+        assert_eq!(Purpose::Enrol.rule(), PurposeRule { client: TPM_LOCKED, server: PINNED });
+        assert!(!PINNED.kinds.contains(Kind::Tpm));
     }
 
     #[test]

@@ -18,6 +18,8 @@
 //!   .lock                   held while records are written; counts the writes (Writer)
 //! ```
 //!
+//! The module [`registration`] is the same for a centre's enrol service, which takes up whole clusters.
+//!
 //! Every file is closed, versioned JSON. Files are replaced, never changed in place: readers see the old one or the new
 //! one, also after a power cut. Two programs may write at once: each takes a [`Writer`].
 
@@ -40,6 +42,7 @@ mod pair;
 mod pending;
 mod record;
 mod record_store;
+pub mod registration;
 mod release;
 mod revisions;
 mod store;

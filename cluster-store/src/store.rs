@@ -74,6 +74,13 @@ impl ClusterStore {
         Ok(directory)
     }
 
+    /// The same for a service that has policy, manifests and denials there, and no nodes.
+    pub(crate) fn of_documents(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let directory = Self(path.into());
+        directory.make(&directory.denied_path())?;
+        Ok(directory)
+    }
+
     /// Makes the directory of the additional manifests, if it is missing.
     ///
     /// # Errors

@@ -34,6 +34,8 @@ const CHECKS: &[fn(&[u8])] = &[
     check::<v1::ReportResponse>,
     check::<v1::GetDataKeyRequest>,
     check::<v1::GetDataKeyResponse>,
+    check::<v1::EnrolRequest>,
+    check::<v1::EnrolResponse>,
 ];
 
 fuzz_target!(|input: &[u8]| {

@@ -33,7 +33,7 @@ const TEST_CODE: [&str; 16] = [
 ];
 /// Parts of the names of features that only tests switch on.
 const TEST_FEATURES: [&str; 4] = ["fake", "rig", "sample", "test"];
-const PACKAGES: [&str; 14] = [
+const PACKAGES: [&str; 15] = [
     "latchkey-agent",
     "latchkey-cli",
     "latchkey-join-service",
@@ -45,6 +45,7 @@ const PACKAGES: [&str; 14] = [
     "latchkey-directory",
     "latchkey-edge-monitor",
     "latchkey-edge-sync",
+    "latchkey-enrol-service",
     "latchkey-git-server",
     "latchkey-kerberos-helper",
     "latchkey-krb-keys",

@@ -10,10 +10,13 @@ use std::{error::Error, path::Path};
 pub const PACKAGE: &str = "latchkey.v1";
 
 /// Every contract, relative to `api/proto`.
-const CONTRACTS: [&str; 3] = ["init.proto", "join.proto", "keys.proto"];
+const CONTRACTS: [&str; 4] = ["enrol.proto", "init.proto", "join.proto", "keys.proto"];
 
 /// Messages with a field that must not be printed. Their `Debug` and `Drop` are written by hand in `api/src/secrets.rs`.
-const SECRET_MESSAGES: [&str; 11] = [
+const SECRET_MESSAGES: [&str; 14] = [
+    "BootstrapManifest",
+    "EnrolRequest",
+    "Enrolled",
     "AuthorizeRequest",
     "InitRequest",
     "AttachRequest",

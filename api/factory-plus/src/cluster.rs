@@ -75,6 +75,51 @@ pub struct Host {
     pub ready: Option<bool>,
 }
 
+/// An entry of the application [`EDGE_CLUSTER_REGISTRATION`](crate::uuids::application::EDGE_CLUSTER_REGISTRATION): which machine
+/// registered a cluster, what it ran, and by whose word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Registration {
+    /// The TPM's endorsement key: SHA-256 of its public area, in hexadecimal.
+    pub ek_sha256: String,
+    /// The image that the machine proved to run.
+    pub image: RegisteredImage,
+    /// SHA-256 over the policy and the manifests that it was judged by, in hexadecimal.
+    pub policy_sha256: String,
+    /// By whose word.
+    pub by: RegisteredBy,
+    /// When: seconds since 1970.
+    pub at: u64,
+}
+
+/// The image of a machine that registered a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisteredImage {
+    /// The manifest that has it.
+    pub manifest: String,
+    /// The manifest's revision.
+    pub serial: u64,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The type of machine.
+    pub machine: String,
+}
+
+/// By whose word a machine registered a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegisteredBy {
+    /// An invitation: SHA-256 of its token, in hexadecimal.
+    Invitation(String),
+    /// A rule of the enrol service, by its name.
+    Rule(String),
+    /// The operator, who admitted the machine while it waited: the UUID of that word.
+    Operator(Uuid),
+}
+
 /// An entry of the application [`SPARKPLUG_ADDRESS`](crate::uuids::application::SPARKPLUG_ADDRESS).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,6 +8,7 @@
 //! | `POST /v1/cluster/UUID/link` with [`LinkRequest`] | [`NewLink`] |
 //! | `GET /v1/cluster/UUID/link` | [`Link`]s, the newest first |
 //! | `DELETE /v1/cluster/UUID/link/UUID` | the link is revoked |
+//! | `POST /v1/cluster/UUID/manifests` with [`ManifestsRequest`] | [`BootstrapManifests`], with a new link |
 //! | `PUT`, `DELETE /v1/cluster/UUID/secret/NAMESPACE/NAME/KEY` | the body is sealed, and committed |
 //! | `POST /v1/cluster/UUID/decommission` | what is left of a deleted cluster goes |
 //! | `GET /v1/bootstrap/TOKEN` | the script; nobody is asked who he is |
@@ -187,4 +188,39 @@ pub struct Redeemed {
     pub password: String,
     /// When principal and password end, unless the edge says otherwise: milliseconds since 1970.
     pub expires: u64,
+}
+
+/// Asks for what the script of a new link would apply, as documents.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ManifestsRequest {
+    /// A link that was made before, and is revoked now: its answer was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<Uuid>,
+}
+
+/// What bootstraps a cluster, as documents for kubectl instead of a script. Nobody can be told of its token again.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_debug_implementations, reason = "whoever has the token becomes the cluster")]
+pub struct BootstrapManifests {
+    /// What the link is revoked by.
+    pub link: Uuid,
+    /// The token of the link.
+    pub token: String,
+    /// When it ends: milliseconds since 1970.
+    pub expires: u64,
+    /// The namespace.
+    pub namespace: String,
+    /// The documents, in the order in which they are applied.
+    pub files: Vec<ManifestFile>,
+}
+
+/// A file of manifests: YAML. It may have the token in it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_debug_implementations, reason = "it may have the token in it")]
+pub struct ManifestFile {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
 }

@@ -39,6 +39,8 @@ pub mod application {
     /// Write scope: the permission that also allows writing an application's entries, object by object. Ours, not the
     /// original's.
     pub const WRITE_SCOPE: Uuid = Uuid::constant("e90b0d13-5035-4e24-9f28-8a083a48ccbb");
+    /// Edge cluster registration: which machine registered a cluster, and by whose word. Ours, not the original's.
+    pub const EDGE_CLUSTER_REGISTRATION: Uuid = Uuid::constant("75b2648d-6c8a-4098-8d35-649c02fd8d77");
     /// Command definition.
     pub const COMMAND_DEFINITION: Uuid = Uuid::constant("60e99f28-67fe-4344-a6ab-b1edb8b8e810");
 }
@@ -119,6 +121,8 @@ pub mod role {
 
     /// Cluster manager service account.
     pub const CLUSTER_MANAGER: Uuid = Uuid::constant("26d192cf-73c1-4c14-93cf-1e63743bab08");
+    /// Enrol service account. Ours, not the original's.
+    pub const ENROL_SERVICE: Uuid = Uuid::constant("313722eb-98ad-4e15-a733-d6d1252154b4");
     /// Git server service account.
     pub const GIT_SERVER: Uuid = Uuid::constant("a461ef62-0560-4be2-8d97-1a56916ce4f8");
     /// Administrator.
@@ -169,6 +173,8 @@ pub mod account {
     pub const KRB_KEYS: Uuid = Uuid::constant("a04b4195-7db4-4480-b3f3-4d22c08b96ea");
     /// The authorisation service's. Ours, not the original's.
     pub const AUTH: Uuid = Uuid::constant("6f0e5d38-4b7a-4c92-a1d4-2e9b8c7f6a51");
+    /// The enrol service's. Ours, not the original's.
+    pub const ENROL_SERVICE: Uuid = Uuid::constant("af7a7f28-4550-4524-ac57-ae5ef1c628b9");
     /// The cluster manager's. Ours, not the original's.
     pub const CLUSTER_MANAGER: Uuid = Uuid::constant("b95d1c07-3e84-4f6b-8a20-d47c6e1f9b38");
 }
@@ -225,6 +231,8 @@ pub mod permission {
     pub const CLUSTERS: Uuid = Uuid::constant("9e07fd33-6400-4662-92c4-4dff1f61f990");
     /// Read a cluster's setup and make bootstrap links.
     pub const MANAGE_CLUSTER: Uuid = Uuid::constant("a40acff8-0c61-4251-bef3-d8d53e50cdd0");
+    /// Configure a cluster, and say who registered it. Ours, not the original's.
+    pub const CONFIGURE_CLUSTER: Uuid = Uuid::constant("4cdf7692-4b4e-4316-8cd7-6d93664730c2");
     /// Seal secrets for a cluster.
     pub const MANAGE_SECRETS: Uuid = Uuid::constant("07fba27a-0d01-4c07-875b-d25345261d3a");
     /// All of the git server's: a group.

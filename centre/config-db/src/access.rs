@@ -159,5 +159,5 @@ fn holds_scope(model: &Model, caller: &Caller, application: Uuid, object: Uuid) 
     model
         .entry(WRITE_SCOPE, application)
         .and_then(|entry| serde_json::from_str::<Uuid>(entry.json.text()).ok())
-        .is_some_and(|permission| caller.may(Need { permission, target: object }))
+        .is_some_and(|permission| caller.may_in(model, Need { permission, target: object }))
 }

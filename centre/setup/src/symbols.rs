@@ -62,6 +62,7 @@ impl Symbols {
             ("Git", "sv1git"),
             ("Mqtt", "sv1mqtt"),
             ("ClusterManager", "sv1clustermanager"),
+            ("EnrolService", "sv1enrol"),
             ("Administrator", &site.administrator),
         ];
         for (name, principal) in principals {

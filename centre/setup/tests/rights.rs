@@ -105,6 +105,32 @@ fn an_edge_puts_nobody_into_the_roles_of_other_accounts() {
 }
 
 #[test]
+fn the_enrol_service_reaches_the_clusters_that_it_made_and_no_other() {
+    let (setup, local) = setup();
+    let mut centre = Centre::load(&setup);
+    let other = Edge::make(&mut centre, &local).cluster;
+    let own = centre.create(class::EDGE_CLUSTER, account::ENROL_SERVICE);
+    let list = centre.list(account::ENROL_SERVICE);
+    for held in [permission::CONFIGURE_CLUSTER, permission::MANAGE_CLUSTER] {
+        assert!(allows(&list, held, own));
+        assert!(!allows(&list, held, other) && !allows(&list, held, special::WILDCARD));
+    }
+    let made: Vec<Uuid> = list
+        .iter()
+        .filter(|access| access.permission == permission::CREATE_SPECIFIC_OBJECT)
+        .map(|it| it.target)
+        .collect();
+    assert_eq!(made, [class::EDGE_CLUSTER]);
+    let expected = [
+        permission::CREATE_SPECIFIC_OBJECT,
+        permission::CONFIGURE_CLUSTER,
+        permission::MANAGE_CLUSTER,
+        permission::READ_CONFIG,
+    ];
+    assert!(list.iter().all(|access| expected.contains(&access.permission)), "{list:?}");
+}
+
+#[test]
 fn the_cluster_manager_can_make_and_end_a_cluster_and_nothing_more() {
     let (setup, local) = setup();
     let mut centre = Centre::load(&setup);

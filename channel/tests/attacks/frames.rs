@@ -142,7 +142,7 @@ fn nonces_of_another_length_or_encoding_are_refused() {
 fn a_purpose_that_is_unknown_or_not_served_is_refused() {
     assert_eq!(hello_json(&hello_with("admin", NONCE, "")), "frame-malformed");
     assert_eq!(hello_json(&hello_with("JOIN", NONCE, "")), "frame-malformed");
-    for purpose in ["init", "attach", "rejoin", "recover", "report", "verify"] {
+    for purpose in ["init", "attach", "rejoin", "recover", "report", "verify", "enrol"] {
         assert_eq!(hello_json(&hello_with(purpose, NONCE, "")), "purpose-refused");
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use latchkey_attestation::reference::format_rfc3339;
 use latchkey_factory_plus::Uuid;
-use latchkey_factory_plus::cluster::Host;
+use latchkey_factory_plus::cluster::{Host, RegisteredBy, Registration};
 use latchkey_factory_plus::manager::{Cluster, Link, LinkState, Phase};
+use latchkey_factory_plus::uuids::application;
 use serde::Serialize;
 
 use super::reach::{Centre, failed};
@@ -55,7 +56,10 @@ pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     let (cluster, links) = block_on(async {
         let (uuid, cluster) = centre.cluster(arguments).await?;
         let links = centre.manager.read(&format!("v1/cluster/{uuid}/link")).await.map_err(|error| failed(&error))?;
-        Ok::<_, CommandError>((ClusterReport { uuid, cluster }, links.unwrap_or_default()))
+        let app = application::EDGE_CLUSTER_REGISTRATION;
+        let entry = centre.config_db.entry::<Registration>(app, uuid).await.map_err(|error| failed(&error))?;
+        let registration = entry.map(|(registration, _)| registration);
+        Ok::<_, CommandError>((ClusterReport { uuid, cluster, registration }, links.unwrap_or_default()))
     })?;
     output.report(&ShowReport { cluster, links })
 }
@@ -108,6 +112,9 @@ pub(super) struct ClusterReport {
     pub(super) uuid: Uuid,
     #[serde(flatten)]
     pub(super) cluster: Cluster,
+    /// Which machine registered it by itself, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) registration: Option<Registration>,
 }
 
 impl Report for ClusterReport {
@@ -126,6 +133,18 @@ impl Report for ClusterReport {
         if let Some(at) = cluster.theft {
             lines.push(("theft", theft(at, now_ms())));
             lines.push(("fix", THEFT_FIX.to_owned()));
+        }
+        if let Some(Registration { ek_sha256, image, by, at, .. }) = &self.registration {
+            let word = match by {
+                RegisteredBy::Invitation(hash) => format!("the invitation {hash}"),
+                RegisteredBy::Rule(name) => format!("the rule {name}"),
+                RegisteredBy::Operator(_) => "the operator's word".to_owned(),
+            };
+            lines.extend([
+                ("machine", printable(ek_sha256)),
+                ("image", printable(&format!("{}/{} {}", image.manifest, image.name, image.version))),
+                ("registered", printable(&format!("by {word}, at {}", format_rfc3339(*at)))),
+            ]);
         }
         if let Some(problem) = &cluster.error {
             lines.push(("fix", printable(&problem.fix)));

@@ -5,6 +5,7 @@ mod charts;
 mod link;
 mod look;
 mod reach;
+mod register;
 mod seal;
 
 pub(crate) use change::{decommission, delete, new, wait};
@@ -12,4 +13,5 @@ pub(crate) use charts::import;
 pub(crate) use link::{command, revoke};
 pub(crate) use look::{list, show};
 pub(crate) use reach::{CentreFile, failed};
+pub(crate) use register::{admit, held, invite, uninvite};
 pub(crate) use seal::seal;

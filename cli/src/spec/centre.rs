@@ -162,6 +162,60 @@ pub(super) const REVOKE: Command = Command {
     run: clusters::revoke,
 };
 
+const ENROL_DIRECTORY: Flag = required("directory", "DIR", "the enrol service's directory");
+const AS_NAMESPACE: Flag = flag("namespace", "NAME", "the namespace at the edge [the one in DIR/registration.json]");
+const AS_CHART: Flag = flag("chart", "UUID", "the Helm chart template [the one in DIR/registration.json]");
+
+pub(super) const INVITE: Command = Command {
+    path: &["cluster", "invite"],
+    operands: &[Operand { name: "NAME", required: true, text: "what the cluster is going to be called, for life" }],
+    flags: &[
+        ENROL_DIRECTORY,
+        required("to", "FILE", "the invitation: a new file, mode 0600"),
+        AS_NAMESPACE,
+        AS_CHART,
+        flag("lifetime", "TIME", "how long it is good for, 1m to 2160h [24h]"),
+    ],
+    summary: "invites one machine to register one edge cluster",
+    about: "FILE has a token for one machine; the enrol service knows its hash alone. It serves\nonce: the machine that shows it, and proves what it runs, becomes the\ncluster NAME.",
+    examples: &["latchkey cluster invite Press_4 --directory /var/lib/latchkey/enrol --to ./press-4.invitation"],
+    run: clusters::invite,
+};
+
+pub(super) const UNINVITE: Command = Command {
+    path: &["cluster", "uninvite"],
+    operands: &[Operand { name: "NAME", required: true, text: "the cluster's name, or the invitation's hash" }],
+    flags: &[ENROL_DIRECTORY],
+    summary: "takes an invitation back",
+    about: "Whoever shows it from now on is refused. A cluster that registered with it stays.",
+    examples: &["latchkey cluster uninvite Press_4 --directory /var/lib/latchkey/enrol"],
+    run: clusters::uninvite,
+};
+
+pub(super) const HELD: Command = Command {
+    path: &["cluster", "held"],
+    operands: &[],
+    flags: &[ENROL_DIRECTORY],
+    summary: "lists machines that wait to register an edge cluster",
+    about: "They proved a TPM and an image that the policy trusts, and no invitation and no rule\nspeaks of them. What they call themselves is their own word.",
+    examples: &["latchkey cluster held --directory /var/lib/latchkey/enrol"],
+    run: clusters::held,
+};
+
+pub(super) const ADMIT: Command = Command {
+    path: &["cluster", "admit"],
+    operands: &[Operand {
+        name: "EK",
+        required: true,
+        text: "the digest of the machine's endorsement key, or eight of its digits at least",
+    }],
+    flags: &[ENROL_DIRECTORY, required("name", "NAME", "what the cluster is called, for life"), AS_NAMESPACE, AS_CHART],
+    summary: "lets a machine register an edge cluster that waits to",
+    about: "Compare the digest with the machine's own console first: it is what tells your machine\nfrom another one of the same image.",
+    examples: &["latchkey cluster admit 1f2e3d4c5b6a7988 --name Press_4 --directory /var/lib/latchkey/enrol"],
+    run: clusters::admit,
+};
+
 pub(super) const SEAL: Command = Command {
     path: &["cluster", "seal"],
     operands: &[NAME],

@@ -1,7 +1,7 @@
 //! The certificate by which this service is known to the API server: nodes wait once it has ended, so its end is told in time.
 
-use crate::clock::unix;
-use crate::ending::soon;
+use latchkey_attesting_service::clock::unix;
+use latchkey_attesting_service::ending::soon;
 use latchkey_kubernetes_store::KubernetesStore;
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,10 +26,10 @@ impl BackEnd {
     }
 
     /// What the cluster decides by beside its records.
-    pub(crate) fn documents(&self) -> Arc<dyn Documents> {
+    pub(crate) fn documents(&self) -> &dyn Documents {
         match self {
-            Self::Folder(directory) => Arc::new(directory.clone()),
-            Self::Kubernetes(store) => Arc::clone(store) as _,
+            Self::Folder(directory) => directory,
+            Self::Kubernetes(store) => &**store,
         }
     }
 

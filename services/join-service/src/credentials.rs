@@ -1,12 +1,12 @@
 //! What the service proves itself with and where its keys come from, as it is now; and how it changes when the operator asks.
 
-use crate::config::{Config, Limits, StoreConfig};
+use crate::config::{Config, StoreConfig};
 use crate::control_plane::ControlPlaneKeys;
 use crate::decision::Refusal;
-use crate::identity;
 use crate::keys::KeySource;
 use crate::service_files::InsideFiles;
 use crate::watch::Look;
+use latchkey_attesting_service::{Limits, identity};
 use latchkey_channel::PinnedKeyAttester;
 use latchkey_cluster_store::ClusterMaterial;
 use latchkey_keys::MasterSecret;

@@ -1,10 +1,8 @@
 //! Counters for Prometheus. Labels are closed lists, or names in the operator's own policy and directory: no addresses of nodes.
 
 use crate::decision::{Refusal, Warning};
-use crate::freshness::{Behind, FOLLOWED};
-use latchkey_attestation::ReasonCode;
 use latchkey_attestation::reference::ManifestName;
-use latchkey_channel::ChannelError;
+use latchkey_attesting_service::{Behind, Handshakes};
 use latchkey_kubelet_certificates::{CLIENT_SIGNER, CertificateRefusal, SERVING_SIGNER};
 use latchkey_reason::ReasonCode as _;
 use latchkey_service_runtime::page::Page;
@@ -31,17 +29,6 @@ impl Method {
     }
 }
 
-/// How a connection ended before it could carry calls, other than by a refusal of its evidence.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Turned {
-    /// The handshake took too long.
-    Deadline,
-    /// It broke off, or the peer does not speak the protocol.
-    Failed,
-}
-
-const TURNED: [&str; 2] = ["handshake-deadline", "handshake-failed"];
-
 /// The signers of kubelets' certificates, and what they are called here.
 const SIGNERS: [(&str, &str); 2] = [(CLIENT_SIGNER, "client"), (SERVING_SIGNER, "serving")];
 
@@ -49,15 +36,11 @@ const SIGNERS: [(&str, &str); 2] = [(CLIENT_SIGNER, "client"), (SERVING_SIGNER, 
 pub(crate) struct Metrics {
     granted: [AtomicU64; Method::ALL.len()],
     refused: Vec<AtomicU64>,
-    admitted: AtomicU64,
-    evidence: Vec<AtomicU64>,
-    not_evidence: AtomicU64,
-    turned: [AtomicU64; TURNED.len()],
+    pub(crate) handshakes: Handshakes,
     warned: Vec<AtomicU64>,
     /// For each signer: approved, then denied by reason code.
     certificates: [Vec<AtomicU64>; SIGNERS.len()],
     certificates_waiting: AtomicU64,
-    open: AtomicU64,
 }
 
 /// What is read when the page is asked for.
@@ -71,6 +54,8 @@ pub(crate) struct Gauges {
     /// How many TPMs are shut out.
     pub(crate) denied: usize,
     pub(crate) initialised: bool,
+    /// The names of everything that is followed.
+    pub(crate) followed: Vec<&'static str>,
     pub(crate) behind: Vec<Behind>,
     pub(crate) records_busy: Duration,
     pub(crate) records_usable: bool,
@@ -89,14 +74,10 @@ impl Metrics {
         Self {
             granted: Default::default(),
             refused: counters(Refusal::ALL.len() * Method::ALL.len()),
-            admitted: AtomicU64::new(0),
-            evidence: counters(ReasonCode::ALL.len()),
-            not_evidence: AtomicU64::new(0),
-            turned: Default::default(),
+            handshakes: Handshakes::default(),
             warned: counters(Warning::ALL.len()),
             certificates: SIGNERS.map(|_| counters(CertificateRefusal::ALL.len() + 1)),
             certificates_waiting: AtomicU64::new(0),
-            open: AtomicU64::new(0),
         }
     }
 
@@ -126,30 +107,6 @@ impl Metrics {
         count(self.warned.get(warning as usize));
     }
 
-    /// Counts a connection that proved itself, for as long as the result lives.
-    pub(crate) fn admitted(&self) -> OpenConnection<'_> {
-        self.admitted.fetch_add(1, Relaxed);
-        self.open.fetch_add(1, Relaxed);
-        OpenConnection(self)
-    }
-
-    pub(crate) fn turned_away(&self, how: Turned) {
-        count(self.turned.get(how as usize));
-    }
-
-    /// Counts a handshake that failed.
-    pub(crate) fn handshake(&self, error: &ChannelError) {
-        match (error, error.refusal()) {
-            (_, Some(refusal)) => {
-                let code = refusal.code();
-                count(ReasonCode::ALL.iter().position(|known| *known == code).and_then(|at| self.evidence.get(at)));
-            }
-            (ChannelError::Refused(_), None) => count(Some(&self.not_evidence)),
-            (ChannelError::Deadline { .. }, _) => self.turned_away(Turned::Deadline),
-            _ => self.turned_away(Turned::Failed),
-        }
-    }
-
     /// The page, without what is known of slots and reloads.
     pub(crate) fn render(&self, gauges: &Gauges) -> Page {
         let mut page = Page::new("latchkey_join_service_");
@@ -157,7 +114,7 @@ impl Metrics {
         page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         self.render_requests(&mut page);
         self.render_warnings(&mut page);
-        self.render_connections(&mut page);
+        self.handshakes.render(&mut page);
         self.render_certificates(&mut page);
         render_gauges(&mut page, gauges);
         page
@@ -202,24 +159,6 @@ impl Metrics {
         );
         page.line("certificates_waiting", "", value(Some(&self.certificates_waiting)));
     }
-
-    fn render_connections(&self, page: &mut Page) {
-        page.family("admissions_total", "counter", "Attested handshakes that ended in an admission");
-        page.line("admissions_total", "", self.admitted.load(Relaxed));
-        page.family("connections", "gauge", "Open connections that passed the handshake");
-        page.line("connections", "", self.open.load(Relaxed));
-        page.family("refusals_total", "counter", "Attested handshakes that were refused, by reason code");
-        for (code, counter) in ReasonCode::ALL.iter().zip(&self.evidence) {
-            if value(Some(counter)) > 0 {
-                page.line("refusals_total", &format!("{{code=\"{code}\"}}"), value(Some(counter)));
-            }
-        }
-        page.line("refusals_total", "{code=\"other\"}", self.not_evidence.load(Relaxed));
-        page.family("connections_refused_total", "counter", "Connections that did not get as far as an appraisal");
-        for (reason, counter) in TURNED.iter().zip(&self.turned) {
-            page.line("connections_refused_total", &format!("{{reason=\"{reason}\"}}"), value(Some(counter)));
-        }
-    }
 }
 
 fn render_gauges(page: &mut Page, gauges: &Gauges) {
@@ -253,11 +192,11 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     page.line("cluster_initialised", "", u8::from(gauges.initialised));
     let behind = |part: &str| gauges.behind.iter().find(|behind| behind.part == part);
     page.family("config_stale", "gauge", "Whether a part's file cannot be used and older content is in its place");
-    for part in FOLLOWED {
+    for part in &gauges.followed {
         page.line("config_stale", &format!("{{part=\"{part}\"}}"), u8::from(behind(part).is_some()));
     }
     page.family("config_stale_seconds", "gauge", "For how long a part has been stale");
-    for part in FOLLOWED {
+    for part in &gauges.followed {
         let age = behind(part).map_or(0, |behind| behind.age.as_secs());
         page.line("config_stale_seconds", &format!("{{part=\"{part}\"}}"), age);
     }
@@ -279,15 +218,6 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
         let what = "When the first of the collateral that the policy goes by ends, in seconds since the Unix epoch";
         page.family("collateral_end_seconds", "gauge", what);
         page.line("collateral_end_seconds", "", ends);
-    }
-}
-
-/// Lowers the gauge when the connection ends, however it ends.
-pub(crate) struct OpenConnection<'a>(&'a Metrics);
-
-impl Drop for OpenConnection<'_> {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::api_certificate;
 use crate::approver::Pulse;
-use crate::clock::unix;
 use crate::decision::Warning;
-use crate::ending::soon;
+use crate::documents::CurrentCluster;
 use crate::metrics::{Gauges, Metrics};
 use crate::service::LastKeyError;
-use crate::snapshot::Current;
 use crate::store::Store;
+use latchkey_attesting_service::clock::unix;
+use latchkey_attesting_service::ending::soon;
 use latchkey_cluster_store::{DamagedRecord, Recorded};
 use latchkey_kubernetes_store::KubernetesStore;
 use latchkey_service_runtime::admin::Admin;
@@ -22,7 +22,7 @@ const MOST_NAMED: usize = 32;
 
 pub(crate) struct Pages {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) current: Arc<Current>,
+    pub(crate) current: Arc<CurrentCluster>,
     pub(crate) store: Arc<Store>,
     pub(crate) last_key_error: Arc<LastKeyError>,
     /// How long the configuration in use may be behind the directory before the service counts as unable to do its work.
@@ -55,7 +55,8 @@ impl Admin for Pages {
             records_busy: self.store.busy(),
             records_usable: self.store.problem().is_none(),
             denied: snapshot.denials.iter().count(),
-            initialised: snapshot.cluster.is_some(),
+            initialised: snapshot.own.cluster.is_some(),
+            followed: self.current.followed(),
             behind: self.current.behind(),
             serials: self.current.serials(),
             reloads: self.current.reloads(),
@@ -88,7 +89,7 @@ impl Admin for Pages {
         }
         let stale = behind.into_iter().map(|behind| format!("{} is stale: {}", behind.part, behind.why));
         let snapshot = self.current.snapshot();
-        let waiting = snapshot.cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
+        let waiting = snapshot.own.cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
         // They cost the machines that they name; the others are served.
         let damaged = self.store.look(|state| {
             let line = |record: &DamagedRecord| format!("records-damaged: {:?}: {:?}", record.file, record.why);

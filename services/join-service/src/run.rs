@@ -3,9 +3,10 @@
 use crate::back_end::BackEnd;
 use crate::config::{ClusterPlace, Config};
 use crate::credentials;
-use crate::identity;
+use crate::documents::{Cluster, CurrentCluster};
 use crate::server::{self, Prepared};
-use crate::snapshot::{Current, NO_COLLATERAL};
+use latchkey_attesting_service::{NO_COLLATERAL, identity};
+use latchkey_channel::PinnedKeyAttester;
 use latchkey_cluster_store::RoleRule;
 use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
@@ -57,7 +58,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Command::With(file, _)) => key_hash(&file),
         Ok(Command::Do(_, file)) => identity::create(&file)
             .map_err(ProgramError::unusable)
-            .and_then(|key| print(&format!("{}\n", identity::command_line(&key)))),
+            .and_then(|key| print(&format!("{}\n", command_line(&key)))),
         Ok(Command::Serve(file, format)) => program::serve(format, || serve(&file)),
         Err(sentence) => Err(ProgramError::unusable(sentence)),
     };
@@ -67,14 +68,20 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn key_hash(file: &Path) -> Result<(), ProgramError> {
     let config = Config::load(file).map_err(ProgramError::unusable)?;
     let key = identity::load(&config.identity_key).map_err(ProgramError::unusable)?;
-    print(&format!("{}\n", identity::command_line(&key)))
+    print(&format!("{}\n", command_line(&key)))
+}
+
+/// What a node's command line has to say.
+fn command_line(key: &PinnedKeyAttester) -> String {
+    format!("latchkey.join_service_key=sha256:{}", key.hash())
 }
 
 /// Reads and checks everything that the service needs from files.
 fn load(file: &Path) -> Result<(Config, Prepared), ProgramError> {
     let (config, secrets) = credentials::load(file)?;
     let back_end = BackEnd::open(&config.place().map_err(ProgramError::unusable)?).map_err(ProgramError::unusable)?;
-    let current = Current::load(back_end.documents(), config.collateral.as_deref()).map_err(ProgramError::unusable)?;
+    let current = CurrentCluster::load(Cluster(back_end.clone()), config.collateral.as_deref());
+    let current = current.map_err(ProgramError::unusable)?;
     Ok((config, Prepared { secrets, back_end, current }))
 }
 
@@ -133,16 +140,19 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
             values.serial()
         ));
     }
-    match &snapshot.cluster {
+    match &snapshot.own.cluster {
         Some(cluster) => line(format_args!("let them into the cluster {} ({})", cluster.name, cluster.cluster_id)),
         None => line(format_args!("tell them that the cluster is not initialised yet")),
     }
-    let default = match snapshot.enrolment.default.role {
+    let default = match snapshot.own.enrolment.default.role {
         RoleRule::ControlPlane => "as control planes",
         RoleRule::Worker => "as workers",
         RoleRule::Hold => "when the operator says so",
         RoleRule::Refuse => "not at all",
     };
-    line(format_args!("let {} TPMs in by rules of their own, and others {default}", snapshot.enrolment.pinned.len()));
+    line(format_args!(
+        "let {} TPMs in by rules of their own, and others {default}",
+        snapshot.own.enrolment.pinned.len()
+    ));
     text
 }

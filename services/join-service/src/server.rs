@@ -3,20 +3,21 @@
 use crate::api_certificate;
 use crate::approver::{self, Pulse};
 use crate::back_end::BackEnd;
-use crate::config::{Config, Limits};
+use crate::config::Config;
 use crate::credentials::{Credentials, Secrets};
+use crate::documents::{ClusterSnapshot, CurrentCluster};
 use crate::metrics::Metrics;
 use crate::pages::Pages;
-use crate::reception::{Connection, ReceptionError};
-use crate::service::{JoinService, LastKeyError, Node, audit_unhandled};
-use crate::snapshot::Current;
+use crate::service::{JoinService, LastKeyError};
 use crate::store::Store;
 use crate::tokens::Tokens;
 use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
-use latchkey_attestation::EkDigest;
-use latchkey_channel::{ChannelError, Proven, Purpose};
+use latchkey_attestation::LockExpectation;
+use latchkey_attesting_service::unhandled::audit_unhandled;
+use latchkey_attesting_service::{Connection, Limits, Node};
+use latchkey_channel::{Proven, Purpose};
 use latchkey_cluster_store::RefusedMachine;
 use latchkey_service_runtime::connections::{ConnectionTable, Shown};
 use latchkey_service_runtime::log_limiter::LogLimiter;
@@ -24,7 +25,6 @@ use latchkey_service_runtime::program::{self, ProgramError};
 use latchkey_service_runtime::reload::Reloads;
 use latchkey_service_runtime::serve::{Bound, Carrier, Connections, Stop, Visit};
 use latchkey_service_runtime::signals::SignalStream;
-use smol::future::FutureExt;
 use smol::net::TcpStream;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -51,14 +51,14 @@ pub struct Prepared {
     /// Where the cluster is kept.
     pub back_end: BackEnd,
     /// What is kept there beside the records.
-    pub current: Current,
+    pub current: CurrentCluster,
 }
 
 /// The same, with the records taken into use.
 pub(crate) struct Opened {
     secrets: Secrets,
     back_end: BackEnd,
-    current: Arc<Current>,
+    current: Arc<CurrentCluster>,
     store: Arc<Store>,
 }
 
@@ -75,7 +75,7 @@ impl Prepared {
 
 /// What every connection needs.
 struct Shared {
-    current: Arc<Current>,
+    current: Arc<CurrentCluster>,
     credentials: Arc<Credentials>,
     server: Server<Node>,
     store: Arc<Store>,
@@ -140,6 +140,16 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     })
 }
 
+/// Which lock a node has to show.
+fn lock(snapshot: &ClusterSnapshot, purpose: Purpose) -> Option<LockExpectation> {
+    match purpose {
+        Purpose::Join | Purpose::Rejoin => Some(LockExpectation::Unlocked),
+        // Before there is a cluster nobody can be locked to it.
+        Purpose::Report => Some(LockExpectation::LockedTo(snapshot.own.cluster.as_ref()?.cluster_id.locked_pcr15())),
+        Purpose::Init | Purpose::Attach | Purpose::Recover | Purpose::Verify | Purpose::Enrol => None,
+    }
+}
+
 fn grpc_limits(limits: Limits) -> grpc::Limits {
     grpc::Limits {
         inbound_message: MAX_REQUEST,
@@ -156,7 +166,7 @@ impl Connections for Shared {
     async fn connection(self: Arc<Self>, visit: Visit, stop: Stop) {
         let Visit { stream, address, shown } = visit;
         let Some((proven, node)) = self.receive(stream, address, shown, &stop).await else { return };
-        let _open = self.metrics.admitted();
+        let _open = self.metrics.handshakes.admitted();
         if let Err(error) = self.server.serve_until(proven, node, stop.wait()).await
             && !error.is_disconnect()
         {
@@ -175,43 +185,19 @@ impl Shared {
         stop: &Stop,
     ) -> Option<(Proven<TcpStream>, Node)> {
         let (snapshot, attester) = (self.current.snapshot(), self.credentials.identity());
-        let connection = Connection { address, shown, snapshot, attester };
+        let connection = Connection { address, shown, snapshot, attester, demand: lock };
         let time = Duration::from_secs(self.limits.handshake_seconds.into());
-        let received = async { Some(Box::pin(connection.receive(stream, time)).await) };
-        let stopped = async {
-            stop.wait().await;
-            None
-        };
-        match received.or(stopped).await? {
+        match connection.receive_until(stream, time, stop).await? {
             Ok(proven) => Some(proven),
             Err(error) => {
-                self.metrics.handshake(&error.error);
-                self.log_failure(address, error);
+                self.metrics.handshakes.failed(&error.error);
+                if let Some(reason) = error.refused() {
+                    // Not by the TPM that it claims to have: it has proven none.
+                    self.store.show_refusal(RefusedMachine { ek: None, action: "attest", reason });
+                }
+                error.log(address, &self.noise);
                 None
             }
-        }
-    }
-
-    /// A refusal of evidence is a decision and has its line; its number is bounded by the connection rates. What anybody can
-    /// cause without evidence comes at a bounded rate.
-    fn log_failure(&self, address: SocketAddr, failed: ReceptionError) {
-        let ReceptionError { error, purpose, claimed, event } = failed;
-        let purpose = purpose.map_or("-", Purpose::name);
-        let shown = |digest: Option<EkDigest>| digest.map_or_else(|| "-".to_owned(), |digest| digest.to_string());
-        let ek = shown(claimed.and_then(|claimed| claimed.ek));
-        let identity = shown(claimed.and_then(|claimed| claimed.identity));
-        let known_by = claimed.map_or("-", |claimed| claimed.known_by.name());
-        if let ChannelError::Refused(refused) = &*error {
-            // Not by the TPM that it claims to have: it has proven none.
-            self.store.show_refusal(RefusedMachine { ek: None, action: "attest", reason: refused.code() });
-            let difference = error.refusal().and_then(|refusal| refusal.difference());
-            let component = difference.map_or_else(String::new, |difference| format!("{:?}", difference.component));
-            tracing::warn!(
-                target: "audit", peer = %address, purpose, claimed_identity = identity, known_by, claimed_ek = ek, outcome = "refused", code = %refused.code(),
-                peer_reason = ?refused.coarse(), component, event = event.unwrap_or_default(), detail = %refused, "Admission"
-            );
-        } else if let Some(left_out) = self.noise.write_now() {
-            tracing::warn!(peer = %address, purpose, claimed_identity = identity, known_by, claimed_ek = ek, code = %error.code(), %error, remedy = error.code().remedy, left_out, "Handshake failed");
         }
     }
 }

@@ -2,16 +2,17 @@
 
 use crate::credentials::Credentials;
 use crate::decision::{Ask, Grant, Refusal, ReportAsk, State, Warning};
+use crate::documents::{ClusterSnapshot, CurrentCluster};
 use crate::keys::{KeyError, KeySource};
 use crate::metrics::{Method, Metrics};
-use crate::snapshot::{Current, Snapshot};
 use crate::store::{Concluded, Reservation, Store};
 use crate::tokens::{Entry, Tokens};
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{
     self, ClusterJoin, Join, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse,
 };
-use latchkey_attestation::{Admission, EkDigest};
+use latchkey_attestation::EkDigest;
+use latchkey_attesting_service::Node;
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::{
     BootSeen, ClusterFile, KubernetesFile, NodeStatus, RefusedMachine, Role as NodeRole, TpmBoot,
@@ -19,35 +20,12 @@ use latchkey_cluster_store::{
 use latchkey_keys::Uuid;
 use latchkey_measurements::firmware::{Changes, measured};
 use latchkey_reason::ReasonCode as _;
-use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::request_id::RequestIds;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A peer that proved itself.
-#[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) address: SocketAddr,
-    pub(crate) purpose: Purpose,
-    pub(crate) audit_id: String,
-    pub(crate) admission: Admission,
-    /// The firmware's event log as it was sent along: believed as far as it replays to what was quoted.
-    pub(crate) log: Option<Arc<[u8]>>,
-}
-
-impl Node {
-    fn ek(&self) -> EkDigest {
-        self.admission.ek_digest()
-    }
-
-    fn expect(&self, purposes: &[Purpose]) -> Result<(), Refusal> {
-        if purposes.contains(&self.purpose) { Ok(()) } else { Err(Refusal::WrongPurpose) }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct JoinService {
-    current: Arc<Current>,
+    current: Arc<CurrentCluster>,
     store: Arc<Store>,
     tokens: Tokens,
     credentials: Arc<Credentials>,
@@ -73,7 +51,7 @@ impl LastKeyError {
 
 impl JoinService {
     pub(crate) fn new(
-        current: Arc<Current>,
+        current: Arc<CurrentCluster>,
         (store, tokens): (Arc<Store>, Tokens),
         credentials: Arc<Credentials>,
         metrics: Arc<Metrics>,
@@ -85,7 +63,7 @@ impl JoinService {
     /// In this order: (verified) → policy → control-plane lease → keys → token → record → ticket; what control planes share goes
     /// into the ticket of a control plane alone.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
-        node.expect(&[Purpose::Join])?;
+        expect(node, &[Purpose::Join])?;
         let snapshot = self.current.snapshot();
         let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
         let (ask, seen) = (Ask::try_from(request)?, self.seen(&snapshot, node));
@@ -99,7 +77,7 @@ impl JoinService {
         }
         let reservation = admitted?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
-        let shared = match (&snapshot.material, admitted.is_control_plane()) {
+        let shared = match (&snapshot.own.material, admitted.is_control_plane()) {
             (Some(material), true) => {
                 let files = self.credentials.control_plane_keys(material)?;
                 Some((files, self.checked(keys.secrets_at_rest(cluster).await)?))
@@ -109,9 +87,9 @@ impl JoinService {
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;
         self.check_not_denied(node)?;
-        let (rules, key_version) = (snapshot.rules(), withheld.version());
+        let (rules, key_version) = (snapshot.own.rules(), withheld.version());
         let name = reservation.admitted().ok_or(Refusal::RecordNotWritten)?.name();
-        let entry = self.tokens.issue(name, snapshot.material.as_ref()).await?;
+        let entry = self.tokens.issue(name, snapshot.own.material.as_ref()).await?;
         let on_record = entry.as_ref().and_then(Entry::record);
         let concluded = self.store.conclude(reservation, rules, key_version, on_record).await?;
         let Concluded { grant, release, turn, superseded } = concluded;
@@ -119,7 +97,7 @@ impl JoinService {
         let disk_key = self.checked(keys.release(withheld, &release))?;
         let control_planes = self.store.look(State::control_plane_addresses);
         let mut material = entry.map_or_else(ClusterJoin::default, |entry| entry.into_ticket(control_planes));
-        material.payload = snapshot.payload.expose().to_vec();
+        material.payload = snapshot.own.payload.expose().to_vec();
         let inside = self.credentials.inside_files();
         if let (Some((files, (key, version))), Some(turn)) = (shared, turn) {
             material.control_plane_files = files.for_ticket(&turn);
@@ -139,7 +117,7 @@ impl JoinService {
     }
 
     async fn rejoin(&self, node: &Node, request: &RejoinRequest) -> Result<(Grant, RejoinTicket), Refusal> {
-        node.expect(&[Purpose::Join, Purpose::Rejoin])?;
+        expect(node, &[Purpose::Join, Purpose::Rejoin])?;
         let snapshot = self.current.snapshot();
         let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
         let seen = self.seen(&snapshot, node);
@@ -153,9 +131,9 @@ impl JoinService {
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;
         self.check_not_denied(node)?;
-        let (grant, release) = reservation.conclude_unwritten(&snapshot.rules())?;
+        let (grant, release) = reservation.conclude_unwritten(&snapshot.own.rules())?;
         let disk_key = self.checked(keys.release(withheld, &release))?;
-        let components = snapshot.material.as_ref().and_then(|material| components(&material.file, grant.role));
+        let components = snapshot.own.material.as_ref().and_then(|material| components(&material.file, grant.role));
         let state_disk_key = disk_key.expose().to_vec();
         let ticket = RejoinTicket { state_disk_key, measurement_secret, epoch: grant.epoch, components };
         Ok((grant, ticket))
@@ -163,13 +141,19 @@ impl JoinService {
 
     /// A refusal that another program's writes may have overtaken (`latchkey init`, a second service on the same directory) is
     /// decided once more on what is on disk.
-    async fn admit(&self, snapshot: &Snapshot, node: &Node, ask: Ask, seen: &BootSeen) -> Result<Reservation, Refusal> {
+    async fn admit(
+        &self,
+        snapshot: &ClusterSnapshot,
+        node: &Node,
+        ask: Ask,
+        seen: &BootSeen,
+    ) -> Result<Reservation, Refusal> {
         self.check_not_denied(node)?;
         // The channel's proof is as old as the channel.
         if !snapshot.policy.firmware_not_quoted(&node.admission).is_empty() {
             return Err(Refusal::PolicyReloaded);
         }
-        let admitted = self.store.admit(&snapshot.rules(), node.ek(), ask.clone(), seen.clone());
+        let admitted = self.store.admit(&snapshot.own.rules(), node.ek(), ask.clone(), seen.clone());
         let Err(
             Refusal::NodeUnknown
             | Refusal::DiskUnknown
@@ -181,18 +165,22 @@ impl JoinService {
             return admitted;
         };
         if self.store.catch_up(node.ek()).await.unwrap_or(false) {
-            return self.store.admit(&snapshot.rules(), node.ek(), ask, seen.clone());
+            return self.store.admit(&snapshot.own.rules(), node.ek(), ask, seen.clone());
         }
         admitted
     }
 
     /// What a machine's record is asked about. Its log is read only where it says something new.
-    fn seen(&self, snapshot: &Snapshot, node: &Node) -> BootSeen {
+    fn seen(&self, snapshot: &ClusterSnapshot, node: &Node) -> BootSeen {
         let (admission, policy) = (&node.admission, &snapshot.policy);
         let pcrs = policy.firmware_of(admission);
         let is_known = |state: &State| state.record(&node.ek()).is_some_and(|record| record.has_firmware(&pcrs));
-        let log = node.log.as_deref().filter(|_| !self.store.look(is_known));
-        BootSeen { firmware: measured(&pcrs, log), boot: TpmBoot::of(admission), rule: policy.firmware_change() }
+        let log = node.verified.shared_unverified_event_log().filter(|_| !self.store.look(is_known));
+        BootSeen {
+            firmware: measured(&pcrs, log.as_deref()),
+            boot: TpmBoot::of(admission),
+            rule: policy.firmware_change(),
+        }
     }
 
     /// What is another in the firmware that waits beside this machine's record, for the machine's own console.
@@ -254,12 +242,12 @@ impl JoinService {
     }
 
     async fn report_of(&self, node: &Node, request: &ReportRequest) -> Result<(), Refusal> {
-        node.expect(&[Purpose::Report])?;
+        expect(node, &[Purpose::Report])?;
         self.check_not_denied(node)?;
         let report = ReportAsk::try_from(request)?;
         let over = self
             .store
-            .report(self.current.snapshot().reserved(), node.ek(), report, TpmBoot::of(&node.admission))
+            .report(self.current.snapshot().own.reserved(), node.ek(), report, TpmBoot::of(&node.admission))
             .await?;
         self.tokens.end(over);
         Ok(())
@@ -342,25 +330,8 @@ impl JoinService {
     }
 }
 
-/// One line for each call that no method ever saw, because it does not decode or asks for what is not here; the outcome is its
-/// gRPC code. An admitted node can cause them at will, so their number is bounded.
-pub(crate) fn audit_unhandled() -> impl Fn(&Node, &str, &Status) + Send + Sync + 'static {
-    let (ids, noise) = (RequestIds::new(), LogLimiter::new());
-    move |node, path, status| {
-        if let Some(left_out) = noise.write_now() {
-            let (path, ek): (String, _) = (path.chars().take(MAX_PATH).collect(), node.ek());
-            tracing::warn!(
-                target: "audit", request_id = ids.next(), audit_id = node.audit_id, peer = %node.address, %ek, path,
-                outcome = status.code().name(), left_out, "Unhandled call"
-            );
-        }
-    }
-}
-
 /// What a node is told of its own evidence, in characters.
 const MAX_CAUSE: usize = 512;
-/// What a line shows of the path of a call, in characters.
-const MAX_PATH: usize = 128;
 
 impl Join<Node> for JoinService {
     async fn issue_join_ticket(&self, request: Request<Node, JoinRequest>) -> Result<JoinTicket, Status> {
@@ -387,8 +358,12 @@ impl Join<Node> for JoinService {
     }
 }
 
-fn cluster(snapshot: &Snapshot) -> Result<&ClusterFile, Refusal> {
-    snapshot.cluster.as_deref().ok_or(Refusal::NotInitialised)
+fn expect(node: &Node, purposes: &[Purpose]) -> Result<(), Refusal> {
+    if purposes.contains(&node.purpose) { Ok(()) } else { Err(Refusal::WrongPurpose) }
+}
+
+fn cluster(snapshot: &ClusterSnapshot) -> Result<&ClusterFile, Refusal> {
+    snapshot.own.cluster.as_deref().ok_or(Refusal::NotInitialised)
 }
 
 /// What a member whose image has no Kubernetes has, or goes to.

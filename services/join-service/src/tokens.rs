@@ -2,10 +2,10 @@
 //! is good for nothing any more.
 
 use crate::back_end::BackEnd;
-use crate::clock::unix;
 use crate::decision::Refusal;
 use crate::store::Store;
 use latchkey_api::v1::ClusterJoin;
+use latchkey_attesting_service::clock::unix;
 use latchkey_cluster_store::{ClusterMaterial, NodeName, StoreError, TicketRecord};
 use latchkey_kubernetes_store::KubernetesStore;
 use latchkey_kubernetes_store::tokens::BootstrapToken;

@@ -146,6 +146,24 @@ pub fn assemble(
     Ok(Script::new(document::write(&filled, values.name.as_str(), random)))
 }
 
+/// The files of a script that are manifests, by name, filled, for the holder of a token: what a program applies that runs no
+/// script.
+///
+/// # Errors
+/// [`ScriptError`].
+pub fn manifest_files(
+    entry: &serde_json::Value,
+    values: &Values<'_>,
+    added: &BTreeMap<String, String>,
+    token: &Token,
+) -> Result<BTreeMap<String, String>, ScriptError> {
+    let mut files = entry::fill(entry, values, added)?.files;
+    files.values_mut().for_each(|text| *text = text.replace(TOKEN, &token.text()));
+    files.retain(|name, _| std::path::Path::new(name).extension().is_some_and(|extension| extension == "yaml"));
+    let size: usize = files.iter().map(|(name, text)| name.len() + text.len()).sum();
+    if size > MAX_SCRIPT { Err(ScriptError::TooLarge) } else { Ok(files) }
+}
+
 /// Whether a text means nothing to a shell, whatever quotes stand around it, and nothing in YAML but a text.
 pub(crate) fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte))

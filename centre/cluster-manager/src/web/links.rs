@@ -77,7 +77,12 @@ impl Web {
         Ok(Response::empty(StatusCode::NO_CONTENT))
     }
 
-    async fn make(&self, permit: Permit, lifetime_ms: u64, request: &Request) -> Result<manager::NewLink, Refusal> {
+    pub(super) async fn make(
+        &self,
+        permit: Permit,
+        lifetime_ms: u64,
+        request: &Request,
+    ) -> Result<manager::NewLink, Refusal> {
         let (cluster, by) = (permit.cluster(), request.caller().known()?.upn().as_str());
         let known = self.0.manager.known(cluster).ok_or_else(no_cluster)?;
         let status = known.status.filter(|status| status.ready).ok_or_else(|| link_refusal(LinkError::NotReady))?;
@@ -108,6 +113,13 @@ impl Web {
 
     /// The script of a cluster, of the entry as it is now. The same entry and files give the same bytes.
     async fn assemble(&self, cluster: Uuid, status: &SetupStatus) -> Result<Script, Refusal> {
+        let (entry, added) = self.inputs(status).await?;
+        let script = assemble(&entry, &self.values(cluster, status)?, &added, mark(&entry, &added));
+        script.map_err(|error| Refusal::conflict(format!("There is no script: {error}")))
+    }
+
+    /// What a script is made of: the entry, and the files that are added to it.
+    pub(super) async fn inputs(&self, status: &SetupStatus) -> Result<(Value, BTreeMap<String, String>), Refusal> {
         let app = application::BOOTSTRAP_SCRIPT;
         let entry = self.0.manager.centre().config_db.entry::<Value>(app, app).await;
         let entry = entry.map_err(|error| Refusal::unavailable(error.to_string()))?;
@@ -123,10 +135,13 @@ impl Web {
         {
             added.insert(FLUX.1.to_owned(), flux);
         }
-        let values =
-            Values { name: &spec.name, uuid: cluster, namespace: &spec.namespace, centre: &self.0.centre_values };
-        let script = assemble(&entry, &values, &added, mark(&entry, &added));
-        script.map_err(|error| Refusal::conflict(format!("There is no script: {error}")))
+        Ok((entry, added))
+    }
+
+    /// What its placeholders stand for.
+    pub(super) fn values<'a>(&'a self, cluster: Uuid, status: &'a SetupStatus) -> Result<Values<'a>, Refusal> {
+        let spec = status.spec.as_ref().ok_or_else(|| link_refusal(LinkError::NotReady))?;
+        Ok(Values { name: &spec.name, uuid: cluster, namespace: &spec.namespace, centre: &self.0.centre_values })
     }
 
     /// The manifests of Flux itself; none, where the repository of charts has none: an edge that has Flux needs none.

@@ -2,6 +2,7 @@
 
 mod feed;
 mod links;
+mod manifests;
 mod page;
 mod redeem;
 mod secrets;
@@ -54,6 +55,7 @@ enum Path<'a> {
     BootstrapUrl(Uuid),
     Links(Uuid),
     Link(Uuid, Uuid),
+    Manifests(Uuid),
     Secret(Uuid, [&'a str; 3]),
     Decommission(Uuid),
     Bootstrap(&'a str),
@@ -101,6 +103,7 @@ impl Web {
             (Method::POST, Path::Links(cluster)) => self.new_link(cluster, request).await,
             (Method::GET, Path::Links(cluster)) => self.links(cluster, &request).await,
             (Method::DELETE, Path::Link(cluster, link)) => self.revoke(cluster, link, &request).await,
+            (Method::POST, Path::Manifests(cluster)) => self.manifests(cluster, request).await,
             (Method::PUT, Path::Secret(cluster, parts)) => self.seal(cluster, parts, request).await,
             (Method::DELETE, Path::Secret(cluster, parts)) => self.unseal(cluster, parts, &request).await,
             (Method::POST, Path::Decommission(cluster)) => self.decommission(cluster, &request).await,
@@ -187,6 +190,7 @@ fn read<'a>(segments: &[&'a str]) -> Option<Path<'a>> {
         ["v1", "cluster", cluster, "bootstrap-url"] => Path::BootstrapUrl(uuid(cluster)?),
         ["v1", "cluster", cluster, "link"] => Path::Links(uuid(cluster)?),
         ["v1", "cluster", cluster, "link", link] => Path::Link(uuid(cluster)?, uuid(link)?),
+        ["v1", "cluster", cluster, "manifests"] => Path::Manifests(uuid(cluster)?),
         ["v1", "cluster", cluster, "decommission"] => Path::Decommission(uuid(cluster)?),
         ["v1", "cluster", cluster, "secret", namespace, name, key] => {
             Path::Secret(uuid(cluster)?, [namespace, name, key])

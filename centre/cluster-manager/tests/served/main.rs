@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
+mod documents;
 mod http;
 mod life;
 mod links;

@@ -3,8 +3,8 @@
 use super::rounds::Desk;
 use super::{Later, MAX_NAME};
 use crate::decision::Refusal;
+use crate::documents::CurrentCluster;
 use crate::metrics::Metrics;
-use crate::snapshot::Current;
 use crate::store::{Certified, Outcome, Store};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::RefusedMachine;
@@ -28,7 +28,7 @@ const MOST_UNSURE: usize = 256;
 pub(super) struct Approvals {
     api: Arc<KubernetesStore>,
     store: Arc<Store>,
-    current: Arc<Current>,
+    current: Arc<CurrentCluster>,
     metrics: Arc<Metrics>,
     /// Held while all records are listed.
     listings: AsyncMutex<Listings>,
@@ -89,7 +89,7 @@ impl Desk for Approvals {
             Reading::Renewal(ask) => self.as_node(request, || self.store.certify_renewal(ask, self.denied())).await?,
             Reading::Serving(ask) => {
                 let certify = || {
-                    let reserved = self.current.snapshot().reserved();
+                    let reserved = self.current.snapshot().own.reserved();
                     self.store.certify_serving(&reserved, ask, self.denied())
                 };
                 self.as_node(request, certify).await?
@@ -122,7 +122,7 @@ impl Approvals {
     pub(super) fn new(
         api: Arc<KubernetesStore>,
         store: Arc<Store>,
-        current: Arc<Current>,
+        current: Arc<CurrentCluster>,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self { api, store, current, metrics, listings: AsyncMutex::default(), unsure: Mutex::default() }

@@ -15,8 +15,8 @@ mod pulse;
 mod rounds;
 
 use crate::decision::Refusal;
+use crate::documents::CurrentCluster;
 use crate::metrics::Metrics;
-use crate::snapshot::Current;
 use crate::store::Store;
 use decide::Approvals;
 use latchkey_cluster_store::StoreError;
@@ -70,7 +70,7 @@ impl From<StoreError> for Later {
 pub(crate) async fn run(
     api: Arc<KubernetesStore>,
     store: Arc<Store>,
-    current: Arc<Current>,
+    current: Arc<CurrentCluster>,
     metrics: Arc<Metrics>,
     pulse: Arc<Pulse>,
 ) -> Infallible {

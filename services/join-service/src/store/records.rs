@@ -1,9 +1,9 @@
 //! The threads of the records: what is decided on what stands, and written.
 
 use super::news::{log_damage, usable};
-use crate::clock::unix;
 use crate::decision::{Damage, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
+use latchkey_attesting_service::clock::unix;
 use latchkey_cluster_store::{
     BootSeen, News, NodeRecord, PutError, PutRefusal, RecordStore, Recorded, StoreError, TicketRecord, TpmBoot, Turn,
 };

@@ -133,7 +133,7 @@ fn roles_of_other_services_are_not_served() {
     let node = Machine::new();
     let rig = Rig::new(&[&node]);
     let service = rig.start();
-    for role in [Purpose::Init, Purpose::Attach, Purpose::Recover, Purpose::Verify] {
+    for role in [Purpose::Init, Purpose::Attach, Purpose::Recover, Purpose::Verify, Purpose::Enrol] {
         let answer = service.call(&node, role, async |_| Ok(())).unwrap_err();
         assert!(matches!(answer, Answer::Refused(_)), "{role}: {answer:?}");
     }

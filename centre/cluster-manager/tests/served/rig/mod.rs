@@ -44,7 +44,8 @@ const ROOT: &str = "root@EXAMPLE.ORG";
 pub(crate) const ADMIN: &str = "admin@EXAMPLE.ORG";
 pub(crate) const NOBODY: &str = "nobody@EXAMPLE.ORG";
 const MANAGER: &str = "sv1clustermanager@EXAMPLE.ORG";
-const ALL: [&str; 6] = [ROOT, ADMIN, NOBODY, MANAGER, "sv1auth@EXAMPLE.ORG", "sv1git@EXAMPLE.ORG"];
+const ALL: [&str; 7] =
+    [ROOT, ADMIN, NOBODY, MANAGER, "sv1auth@EXAMPLE.ORG", "sv1git@EXAMPLE.ORG", "sv1enrol@EXAMPLE.ORG"];
 const PASSWORD: &str = "right";
 
 pub(crate) struct Rig {
@@ -229,7 +230,8 @@ impl Rig {
         Config::load(&path).unwrap()
     }
 
-    fn url(&self, service: Uuid) -> String {
+    /// Where a service is.
+    pub(crate) fn url(&self, service: Uuid) -> String {
         let client = client(ROOT, self.services.clone());
         block_on(client.service(service).authorization()).map_or_else(
             // The manager does not run yet.

@@ -50,14 +50,20 @@ fn a_write_scope_is_for_one_object() {
 fn an_owner_may_at_once_what_it_may_to_everything_it_owns() {
     let mut rig = Rig::new();
     let new = Uuid::constant("00000000-0000-4000-8000-0000000000aa");
-    let rights = [(p::CREATE_SPECIFIC_OBJECT, CLASS), (p::WRITE_MEMBERS, OTHER), (p::WRITE_MEMBERSHIPS, MINE)];
+    let scope = p::WRITE_EDGE_CLUSTER_STATUS;
+    assert_eq!(rig.put(WRITE_SCOPE, APP, &json!(scope)), 201);
+    let rights =
+        [(p::CREATE_SPECIFIC_OBJECT, CLASS), (p::WRITE_MEMBERS, OTHER), (p::WRITE_MEMBERSHIPS, MINE), (scope, MINE)];
     let access: Vec<_> = rights.map(|(permission, target)| Access { permission, target }).into();
     let owner = Caller::of(Some(X), access.clone().into());
     assert_eq!(rig.by(&owner, Write::CreateObject { class: CLASS, uuid: Some(new) }).unwrap().status(), 201);
     assert_eq!(rig.by(&owner, Write::AddMember(OTHER, new)).unwrap().status(), 204);
     assert_eq!(rig.by(&owner, Write::AddMember(OTHER, Y)).unwrap_err().status(), 403, "it is somebody else's");
+    assert_eq!(rig.by(&owner, put(APP, new, &json!(1))).unwrap().status(), 201);
+    assert_eq!(rig.by(&owner, put(APP, Y, &json!(1))).unwrap_err().status(), 403, "it is somebody else's");
     let other = Caller::of(Some(Y), access.clone().into());
     assert_eq!(rig.by(&other, Write::RemoveMember(OTHER, new)).unwrap_err().status(), 403);
+    assert_eq!(rig.by(&other, put(APP, new, &json!(2))).unwrap_err().status(), 403);
     let nobody = Caller::of(None, access.into());
     assert_eq!(rig.by(&nobody, Write::RemoveMember(OTHER, new)).unwrap_err().status(), 403);
 }

@@ -5,7 +5,7 @@ use latchkey_cluster_store::certificate::SOON;
 const DAY: u64 = 24 * 60 * 60;
 
 /// When it ends, for people; nothing before it ends soon. Both in seconds since the Unix epoch.
-pub(crate) fn soon(ends: u64, now: u64) -> Option<String> {
+pub fn soon(ends: u64, now: u64) -> Option<String> {
     match ends.checked_sub(now) {
         None => Some("has ended".to_owned()),
         Some(left) if left < SOON => Some(format!("ends in {} days", left / DAY)),

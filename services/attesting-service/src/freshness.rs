@@ -2,12 +2,10 @@
 //!
 //! Pure: it is told what the time is.
 
+use crate::follow::LOOK_ANYWAY;
 use latchkey_cluster_store::Part;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-
-/// The directory is looked at this often even when nothing says that it has changed.
-pub(crate) const LOOK_ANYWAY: Duration = Duration::from_secs(30);
 
 /// The part of its own that the denials are.
 pub(crate) const DENIALS: &str = "denials";
@@ -15,9 +13,8 @@ pub(crate) const DENIALS: &str = "denials";
 /// The part that the collateral is.
 pub(crate) const COLLATERAL: &str = "collateral";
 
-/// Everything that is followed.
-pub(crate) const FOLLOWED: [&str; 6] =
-    [DENIALS, COLLATERAL, Part::Attestation.name(), Part::Enrolment.name(), Part::Cluster.name(), Part::Payload.name()];
+/// What every service follows; its own parts come after these.
+const FOLLOWED: [&str; 3] = [DENIALS, COLLATERAL, Part::Attestation.name()];
 
 /// What is known of the parts since the last look.
 #[derive(Debug)]
@@ -28,6 +25,8 @@ pub(crate) struct Freshness {
     /// When the look that is under way began.
     looking: Option<Instant>,
     reloads: u64,
+    /// The parts of the service's own.
+    own: Vec<&'static str>,
 }
 
 /// A part whose content in use may be older than what the directory says.
@@ -42,8 +41,13 @@ pub struct Behind {
 }
 
 impl Freshness {
-    pub(crate) fn new(now: Instant) -> Self {
-        Self { bad: BTreeMap::new(), looked: now, looking: None, reloads: 0 }
+    pub(crate) fn new(own: Vec<&'static str>, now: Instant) -> Self {
+        Self { bad: BTreeMap::new(), looked: now, looking: None, reloads: 0, own }
+    }
+
+    /// Everything that is followed.
+    pub(crate) fn followed(&self) -> impl Iterator<Item = &'static str> {
+        FOLLOWED.into_iter().chain(self.own.iter().copied())
     }
 
     pub(crate) fn begin(&mut self, now: Instant) {
@@ -88,7 +92,7 @@ impl Freshness {
             let why = format!("the directory has not been read for {} s", unseen.as_secs());
             (unseen >= HANGS).then_some(Behind { part: name, age: unseen, why })
         };
-        FOLLOWED.into_iter().filter_map(of).collect()
+        self.followed().filter_map(of).collect()
     }
 }
 
@@ -108,7 +112,7 @@ mod tests {
     #[test]
     fn a_part_is_behind_since_it_was_first_bad_until_it_is_good() {
         let start = Instant::now();
-        let mut freshness = Freshness::new(start);
+        let mut freshness = Freshness::new(vec!["enrolment", "cluster", "payload"], start);
         assert!(freshness.bad("attestation", "x".into(), start));
         freshness.end(start + 20 * SECOND);
         assert!(!freshness.bad("attestation", "x".into(), start + 20 * SECOND), "no news");
@@ -121,7 +125,7 @@ mod tests {
     #[test]
     fn a_look_that_hangs_leaves_every_part_behind() {
         let start = Instant::now();
-        let mut freshness = Freshness::new(start);
+        let mut freshness = Freshness::new(vec!["enrolment", "cluster", "payload"], start);
         freshness.begin(start + 5 * SECOND);
         assert_eq!(ages(&freshness, start + 5 * SECOND), []);
         let all = ["denials", "collateral", "attestation", "enrolment", "cluster", "payload"].map(|part| (part, 7));
@@ -133,7 +137,7 @@ mod tests {
     #[test]
     fn a_follower_that_is_gone_is_noticed() {
         let start = Instant::now();
-        let freshness = Freshness::new(start);
+        let freshness = Freshness::new(vec!["enrolment", "cluster", "payload"], start);
         assert_eq!(ages(&freshness, start + LOOK_ANYWAY), []);
         assert_eq!(ages(&freshness, start + LOOK_ANYWAY + 9 * SECOND)[2], ("attestation", 9));
     }

@@ -73,11 +73,6 @@ pub fn create(path: &Path) -> Result<PinnedKeyAttester, IdentityError> {
     attester(path, der.as_ref())
 }
 
-/// What a node's command line has to say.
-pub fn command_line(key: &PinnedKeyAttester) -> String {
-    format!("latchkey.join_service_key=sha256:{}", key.hash())
-}
-
 /// RFC 7468 section 10, in lines of 64 characters.
 fn pem(der: &[u8]) -> Zeroizing<String> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,9 +1,9 @@
 //! Follows what decisions are made by: what has changed and is good is put in force, what is bad keeps what was.
 
-use super::{Current, Fingerprints, NO_COLLATERAL, Snapshot, log_denials, log_references, place_of};
+use super::{Current, Fingerprints, NO_COLLATERAL, Snapshot, Source, log_denials, log_references, place_of};
 use crate::clock::unix;
 use crate::freshness::{COLLATERAL, DENIALS};
-use latchkey_cluster_store::Part;
+use latchkey_cluster_store::{Part, StoreError};
 use latchkey_collateral::{Bundle, Collateral, Stamp};
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +11,16 @@ use std::time::Instant;
 /// Keeps a [`Current`] as the documents are. The only one that reads them, and so the only one that a file system or a server that
 /// hangs stops.
 #[derive(Debug)]
-pub struct Follower {
-    current: Arc<Current>,
+pub struct Follower<S: Source> {
+    current: Arc<Current<S>>,
     fingerprints: Fingerprints,
     /// Of the collateral in use.
     collateral: Option<Stamp>,
 }
 
-impl Follower {
+impl<S: Source> Follower<S> {
     /// Follows from what was loaded.
-    pub fn new(current: Arc<Current>) -> Self {
+    pub fn new(current: Arc<Current<S>>) -> Self {
         let (fingerprints, collateral) = (current.loaded.clone(), current.collateral_loaded);
         Self { current, fingerprints, collateral }
     }
@@ -31,12 +31,14 @@ impl Follower {
         self.current.freshness().begin(Instant::now());
         self.look_at_denials();
         self.look_at_collateral();
-        for part in Part::ALL {
-            let fingerprint = self.current.documents.fingerprint(part);
-            if self.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) && !self.swap(part) {
-                // The next look tries again: what failed may be mended without a change of these files.
-                self.fingerprints.remove(part.name());
-            }
+        let current = Arc::clone(&self.current);
+        let attestation = current.source.documents().fingerprint(Part::Attestation);
+        self.look_at(Part::Attestation.name(), attestation, |current| Self::with_attestation(current, attestation));
+        for part in S::PARTS {
+            self.look_at(S::name(*part), current.source.fingerprint(*part), |current| {
+                let snapshot = current.snapshot();
+                Ok(Snapshot { own: current.source.reread(&snapshot.own, *part)?, ..(*snapshot).clone() })
+            });
         }
         self.current.freshness().end(Instant::now());
     }
@@ -44,7 +46,7 @@ impl Follower {
     /// First, and by themselves: a denial counts while any other file is broken. Where they cannot be read, those of before stay.
     fn look_at_denials(&self) {
         let current = &*self.current;
-        match current.documents.denials() {
+        match current.source.documents().denials() {
             Ok(denials) if denials == *current.snapshot().denials => current.freshness().mended(DENIALS),
             Ok(denials) => {
                 log_denials(&denials);
@@ -82,10 +84,10 @@ impl Follower {
     /// The same of the cluster's documents.
     fn read_collateral_of_cluster(&mut self) -> Result<(), String> {
         let current = &*self.current;
-        let Some(entries) = current.documents.collateral().map_err(|error| error.to_string())? else {
+        let Some(entries) = current.source.documents().collateral().map_err(|error| error.to_string())? else {
             let snapshot = current.snapshot();
             if snapshot.has_collateral() {
-                return Err(format!("{} is gone", place_of(&*current.documents).display()));
+                return Err(format!("{} is gone", place_of(current.source.documents()).display()));
             }
             if snapshot.policy.processors().is_empty() {
                 return Ok(());
@@ -96,7 +98,7 @@ impl Follower {
         if stamp == self.collateral {
             return Ok(());
         }
-        let bundle = Bundle::of_entries(&place_of(&*current.documents), entries);
+        let bundle = Bundle::of_entries(&place_of(current.source.documents()), entries);
         self.collateral = None;
         self.take(bundle.and_then(|bundle| bundle.read()).map_err(|error| error.to_string())?, stamp)
     }
@@ -116,28 +118,36 @@ impl Follower {
         Ok(())
     }
 
-    /// Whether the part is good, and in force now.
-    fn swap(&self, part: Part) -> bool {
-        let (current, name) = (&*self.current, part.name());
-        let next = current.snapshot().with(part, &*current.documents).and_then(|next| {
-            if part == Part::Attestation {
-                current.documents.remember(&next.references, unix())?;
-            }
-            Ok(next)
-        });
-        match next {
+    /// Reads a part anew whose content is another than before.
+    fn look_at(
+        &mut self,
+        name: &'static str,
+        fingerprint: [u8; 32],
+        read: impl FnOnce(&Current<S>) -> Result<Snapshot<S::Own>, StoreError>,
+    ) {
+        if self.fingerprints.insert(name, fingerprint) == Some(fingerprint) {
+            return;
+        }
+        match read(&self.current) {
             Ok(next) => {
                 let references = Arc::clone(&next.references);
-                current.put_in_force(next, name);
-                if part == Part::Attestation {
+                self.current.put_in_force(next, name);
+                if name == Part::Attestation.name() {
                     log_references(&references);
                 }
-                true
             }
             Err(error) => {
-                current.keep(name, &error);
-                false
+                self.current.keep(name, &error);
+                // The next look tries again: what failed may be mended without a change of these files.
+                self.fingerprints.remove(name);
             }
         }
+    }
+
+    fn with_attestation(current: &Current<S>, sha256: [u8; 32]) -> Result<Snapshot<S::Own>, StoreError> {
+        let documents = current.source.documents();
+        let next = current.snapshot().with_attestation(documents, sha256)?;
+        documents.remember(&next.references, unix())?;
+        Ok(next)
     }
 }

@@ -1,19 +1,17 @@
-//! What decisions are made by, as it is at one moment; and how it changes when the documents of the cluster do.
+//! What evidence is judged by, and what a service decides by beside it, as it is at one moment; and how it changes when the
+//! documents do.
 
 mod follower;
 
 use crate::clock::unix;
-use crate::decision::Rules;
 use crate::freshness::{Behind, Freshness};
 use latchkey_attestation::policy::TpmRevocations;
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::{Policy, References};
 use latchkey_cluster_store::objects::COLLATERAL_MAP;
-use latchkey_cluster_store::{ClusterFile, ClusterMaterial, Denials, Documents, Enrolment, Part, StoreError};
+use latchkey_cluster_store::{Denials, Documents, Part, StoreError};
 use latchkey_collateral::{Bundle, Collateral, CollateralError, Stamp};
-use latchkey_keys::SecretVec;
-use latchkey_kubelet_certificates::Reserved;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,64 +20,85 @@ use std::time::Instant;
 
 pub use follower::Follower;
 
+/// Where a service reads what it decides by. Calls block, and may take as long as a disk or a network does.
+pub trait Source: fmt::Debug + Send + Sync + 'static {
+    /// What it decides by beside what evidence is judged by. Cheap to clone.
+    type Own: Clone + fmt::Debug + Send + Sync + 'static;
+    /// What of that changes together.
+    type Part: Copy + 'static;
+    /// All of it.
+    const PARTS: &'static [Self::Part];
+
+    /// A stable name of a part, for logs and metrics.
+    fn name(part: Self::Part) -> &'static str;
+
+    /// What evidence is judged by.
+    fn documents(&self) -> &dyn Documents;
+
+    /// Files and directories to watch, whether they exist or not; `None` where changes are told otherwise.
+    fn watched(&self) -> Option<Vec<PathBuf>>;
+
+    /// SHA-256 over the content of a part, so that only real changes count. What cannot be read counts by its error.
+    fn fingerprint(&self, part: Self::Part) -> [u8; 32];
+
+    /// Reads all parts.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn read(&self) -> Result<Self::Own, StoreError>;
+
+    /// The same with one part read anew.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn reread(&self, own: &Self::Own, part: Self::Part) -> Result<Self::Own, StoreError>;
+}
+
 /// All that was read beside the records. Cheap to clone; never changes.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct Snapshot<O> {
     /// What evidence must show.
     pub policy: Arc<Policy>,
     /// Who is shut out, whatever the rest says.
     pub denials: Arc<Denials>,
     /// The images that may run.
     pub references: Arc<References>,
-    /// Who is let in as what.
-    pub enrolment: Arc<Enrolment>,
-    /// The cluster, once it is initialised.
-    pub cluster: Option<Arc<ClusterFile>>,
-    /// What nodes join by, where the cluster is kept in an API server and somebody has said it.
-    pub material: Option<Arc<ClusterMaterial>>,
+    /// SHA-256 over policy and manifests, for records of what was decided by them.
+    pub attestation_sha256: [u8; 32],
     /// By what processors' words are verified, as far as the service has a directory of it.
     pub processors: Arc<ProcessorCollateral>,
     /// What authorities of TPMs revoked; the policy knows it.
     pub tpm_revocations: Arc<TpmRevocations>,
-    /// Opaque bytes for the nodes' cluster step.
-    pub payload: Arc<SecretVec>,
+    /// The service's own.
+    pub own: O,
 }
 
-impl Snapshot {
+impl<O: Clone> Snapshot<O> {
     /// Whether there is any collateral.
-    pub(crate) fn has_collateral(&self) -> bool {
+    pub fn has_collateral(&self) -> bool {
         let ProcessorCollateral { snp, tdx } = &*self.processors;
         snp.is_some() || tdx.is_some() || self.tpm_revocations.count() > 0
     }
 
     /// What of the collateral ends first of what the policy goes by, and when, in seconds since the Unix epoch.
-    pub(crate) fn collateral_ends(&self) -> Option<(String, u64)> {
+    pub fn collateral_ends(&self) -> Option<(String, u64)> {
         let ends = [self.processors.first_end(&self.policy), self.tpm_revocations.first_end(&self.policy)];
         ends.into_iter().flatten().min_by_key(|(_, end)| *end)
     }
 
-    /// What machines are let in by.
-    pub fn rules(&self) -> Rules {
-        Rules { enrolment: Arc::clone(&self.enrolment), reserved: self.reserved() }
-    }
-
-    /// What is no machine's name or address.
-    pub fn reserved(&self) -> Reserved {
-        self.material.as_ref().map(|material| material.file.reserved()).unwrap_or_default()
-    }
-
-    fn read(documents: &dyn Documents) -> Result<Self, StoreError> {
+    fn read<S: Source<Own = O>>(source: &S) -> Result<Self, StoreError> {
+        let documents = source.documents();
+        // Before reading: a change in between is seen as one later.
+        let attestation_sha256 = documents.fingerprint(Part::Attestation);
         let (policy, references) = attestation(documents)?;
         Ok(Self {
             policy,
             references,
+            attestation_sha256,
             denials: Arc::new(documents.denials()?),
-            enrolment: Arc::new(documents.enrolment()?),
-            cluster: documents.cluster()?.map(Arc::new),
-            material: documents.material()?.map(Arc::new),
             processors: Arc::default(),
             tpm_revocations: Arc::default(),
-            payload: payload(documents)?,
+            own: source.read()?,
         })
     }
 
@@ -89,38 +108,20 @@ impl Snapshot {
         Self { policy: knowing(&self.policy, &tpm_revocations), processors, tpm_revocations, ..self }
     }
 
-    /// The same with one part read anew.
-    fn with(&self, part: Part, documents: &dyn Documents) -> Result<Self, StoreError> {
-        let mut next = self.clone();
-        match part {
-            Part::Attestation => {
-                (next.policy, next.references) = attestation(documents)?;
-                next.policy = knowing(&next.policy, &next.tpm_revocations);
-            }
-            Part::Enrolment => next.enrolment = Arc::new(documents.enrolment()?),
-            Part::Cluster => {
-                next.cluster = Some(Arc::new(documents.cluster()?.ok_or_else(|| gone(documents))?));
-                next.material = documents.material()?.map(Arc::new);
-            }
-            Part::Payload => next.payload = payload(documents)?,
-        }
-        Ok(next)
+    /// The same with policy and manifests read anew.
+    fn with_attestation(&self, documents: &dyn Documents, attestation_sha256: [u8; 32]) -> Result<Self, StoreError> {
+        let (policy, references) = attestation(documents)?;
+        Ok(Self { policy: knowing(&policy, &self.tpm_revocations), references, attestation_sha256, ..self.clone() })
     }
 }
 
 /// Where collateral could be and is not.
-pub(crate) const NO_COLLATERAL: &str = "there is no collateral: name a directory in `collateral`, or put it into the cluster's API server \
-                                        (`latchkey collateral install DIR --cluster DIR`)";
+pub const NO_COLLATERAL: &str = "there is no collateral: name a directory in `collateral`, or put it into the cluster's API server \
+                                 (`latchkey collateral install DIR --cluster DIR`)";
 
 /// How the object is called that has the collateral of a cluster in its API server.
 fn place_of(documents: &dyn Documents) -> PathBuf {
     documents.place().join(COLLATERAL_MAP)
-}
-
-/// A cluster does not stop to be: a file that is gone is a mistake, and the cluster that was stays.
-fn gone(documents: &dyn Documents) -> StoreError {
-    let path = documents.place().join("cluster.json");
-    StoreError::Io { action: "read", path, source: std::io::ErrorKind::NotFound.into() }
 }
 
 fn knowing(policy: &Policy, revoked: &Arc<TpmRevocations>) -> Arc<Policy> {
@@ -157,15 +158,11 @@ fn log_denials(denials: &Denials) {
     }
 }
 
-fn payload(documents: &dyn Documents) -> Result<Arc<SecretVec>, StoreError> {
-    documents.payload().map(Arc::new)
-}
-
 /// The snapshot that counts now. Readers take it in a moment and keep it as long as they like; nobody here waits for a file.
 #[derive(Debug)]
-pub struct Current {
-    documents: Arc<dyn Documents>,
-    snapshot: RwLock<Arc<Snapshot>>,
+pub struct Current<S: Source> {
+    source: S,
+    snapshot: RwLock<Arc<Snapshot<S::Own>>>,
     /// Held for moments, never while something is read.
     freshness: Mutex<Freshness>,
     loaded: Fingerprints,
@@ -188,26 +185,45 @@ pub enum LoadError {
 /// What the parts' content was when it was looked at last.
 type Fingerprints = BTreeMap<&'static str, [u8; 32]>;
 
-impl Current {
-    /// Reads everything, the collateral from its directory if one is named, and else from the cluster's documents if it is there. What cannot be read now cannot be replaced by what was: the
-    /// service does not start.
+/// What the content of each part is now.
+fn fingerprints<S: Source>(source: &S) -> Fingerprints {
+    let attestation = (Part::Attestation.name(), source.documents().fingerprint(Part::Attestation));
+    let own = S::PARTS.iter().map(|part| (S::name(*part), source.fingerprint(*part)));
+    std::iter::once(attestation).chain(own).collect()
+}
+
+impl<S: Source> Current<S> {
+    /// Reads everything, the collateral from its directory if one is named, and else from the documents if it is there. What cannot
+    /// be read now cannot be replaced by what was: the service does not start.
     ///
     /// # Errors
     /// [`LoadError`].
-    pub fn load(documents: Arc<dyn Documents>, collateral: Option<&Path>) -> Result<Self, LoadError> {
+    pub fn load(source: S, collateral: Option<&Path>) -> Result<Self, LoadError> {
         // Before reading: a change in between is seen as one later.
-        let loaded = Part::ALL.iter().map(|part| (part.name(), documents.fingerprint(*part))).collect();
+        let loaded = fingerprints(&source);
         let mut collateral_loaded = collateral.and_then(|directory| latchkey_collateral::stamp(directory).ok());
-        let mut snapshot = Snapshot::read(&*documents)?;
+        let mut snapshot = Snapshot::read(&source)?;
+        let documents = source.documents();
         if let Some(directory) = collateral {
             snapshot = snapshot.with_collateral(latchkey_collateral::read(directory)?);
         } else if let Some(entries) = documents.collateral()? {
             collateral_loaded = Some(Bundle::stamp_of(&entries));
-            snapshot = snapshot.with_collateral(Bundle::of_entries(&place_of(&*documents), entries)?.read()?);
+            snapshot = snapshot.with_collateral(Bundle::of_entries(&place_of(documents), entries)?.read()?);
         }
-        let freshness = Mutex::new(Freshness::new(Instant::now()));
+        let own = S::PARTS.iter().map(|part| S::name(*part)).collect();
+        let freshness = Mutex::new(Freshness::new(own, Instant::now()));
         let (snapshot, collateral) = (RwLock::new(Arc::new(snapshot)), collateral.map(Path::to_owned));
-        Ok(Self { documents, snapshot, freshness, loaded, collateral, collateral_loaded })
+        Ok(Self { source, snapshot, freshness, loaded, collateral, collateral_loaded })
+    }
+
+    /// Where it is read.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// The names of everything that is followed.
+    pub fn followed(&self) -> Vec<&'static str> {
+        self.freshness().followed().collect()
     }
 
     /// Remembers what was loaded, so that no older revision of a manifest is accepted later. Before the first decision.
@@ -216,7 +232,7 @@ impl Current {
     /// [`StoreError`].
     pub fn remember(&self) -> Result<(), StoreError> {
         let snapshot = self.snapshot();
-        self.documents.remember(&snapshot.references, unix())?;
+        self.source.documents().remember(&snapshot.references, unix())?;
         log_references(&snapshot.references);
         if *snapshot.denials != Denials::default() {
             log_denials(&snapshot.denials);
@@ -225,7 +241,7 @@ impl Current {
     }
 
     /// What counts now.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<Snapshot<S::Own>> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -247,7 +263,7 @@ impl Current {
         self.freshness().reloads()
     }
 
-    fn put_in_force(&self, next: Snapshot, part: &'static str) {
+    fn put_in_force(&self, next: Snapshot<S::Own>, part: &'static str) {
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.freshness().good(part);
         tracing::info!(part, "Configuration reloaded");

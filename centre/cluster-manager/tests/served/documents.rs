@@ -1,0 +1,40 @@
+//! A bootstrap's documents, for nodes that run no script.
+
+use latchkey_factory_plus::manager::BootstrapManifests;
+use latchkey_factory_plus_client::CallError;
+use latchkey_test_support::block_on;
+use serde_json::{Value, json};
+
+use crate::http::ask;
+use crate::rig::{ADMIN, NOBODY, Rig};
+
+#[test]
+fn the_documents_are_the_scripts_files_and_the_link_of_a_lost_answer_is_over() {
+    let rig = Rig::new();
+    let cluster = rig.ready("Nord");
+    rig.push(rig.local.helm_charts, "flux-system/flux-system.yaml", "kind: Flux\n");
+    let path = format!("v1/cluster/{cluster}/manifests");
+    let make = |who: &str, body: &Value| {
+        let made = block_on(rig.service(who).post::<_, BootstrapManifests>(&path, body));
+        made.map(|(_, manifests)| manifests)
+    };
+    let script = |token: &str| ask(rig.address(), "GET", &format!("/v1/bootstrap/{token}"), "");
+
+    let first = make(ADMIN, &json!({})).unwrap();
+    let names: Vec<_> = first.files.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(names, ["namespace.yaml", "edge-bootstrap.yaml", "flux-system.yaml", "self-link.yaml"]);
+    assert!(first.files[0].text.contains("fplus-edge") && first.namespace == "fplus-edge");
+    let read = script(&first.token);
+    assert_eq!(read.status, 200);
+    for file in &first.files[1..] {
+        assert!(read.text().contains(&file.text), "{}", file.name);
+    }
+
+    let second = make(ADMIN, &json!({"replaces": first.link})).unwrap();
+    assert_ne!(second.token, first.token);
+    assert_eq!((script(&first.token).status, script(&second.token).status), (410, 200));
+    // What is gone is none any more.
+    assert!(make(ADMIN, &json!({"replaces": "11111111-1111-4111-8111-111111111111"})).is_ok());
+    assert!(matches!(make(NOBODY, &json!({})), Err(CallError::Forbidden { .. })));
+    assert!(make(ADMIN, &json!({"script": true})).is_err());
+}

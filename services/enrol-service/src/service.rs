@@ -1,0 +1,211 @@
+//! The method as gRPC sees it: decide, take up, write the decision's line, answer.
+
+use crate::ask::Ask;
+use crate::centre::{Centre, Hindrance};
+use crate::decision::{Candidate, Record, Refusal, Said, Waiting};
+use crate::keeper::{Keeper, Outcome};
+use crate::metrics::{Ended, Metrics};
+use crate::source::{CurrentDirectory, EnrolSnapshot};
+use latchkey_api::grpc::{Request, Status};
+use latchkey_api::v1::enrol_response::Outcome as Answered;
+use latchkey_api::v1::{BootstrapManifest, EnrolRequest, EnrolResponse, Enrolled, Enrolment, EnrolmentHeld};
+use latchkey_attestation::{Admission, LockExpectation};
+use latchkey_attesting_service::Node;
+use latchkey_attesting_service::clock::unix;
+use latchkey_channel::Purpose;
+use latchkey_cluster_store::StoreError;
+use latchkey_cluster_store::registration::{Admitted, Held, Invitation};
+use latchkey_factory_plus::manager::BootstrapManifests;
+use latchkey_service_runtime::request_id::RequestIds;
+use std::sync::Arc;
+
+/// When a node that waits asks again, in seconds.
+const ASK_AGAIN: u32 = 10;
+
+#[derive(Debug)]
+pub(crate) struct EnrolService {
+    pub(crate) current: Arc<CurrentDirectory>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) centre: Centre,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) ids: RequestIds,
+}
+
+/// A cluster that was taken up, and what its node gets.
+struct TakenUp {
+    record: Box<Record>,
+    first: bool,
+    manifests: BootstrapManifests,
+}
+
+enum Answer {
+    TakenUp(TakenUp),
+    Held(Held, Waiting),
+}
+
+impl EnrolService {
+    /// In this order: evidence as of now → decision and record → centre → manifests.
+    async fn answer(&self, node: &Node, request: &EnrolRequest) -> Result<Answer, Refusal> {
+        if node.purpose != Purpose::Enrol {
+            return Err(Refusal::WrongPurpose);
+        }
+        let (ask, snapshot, now) = (Ask::try_from(request)?, self.current.snapshot(), unix());
+        if snapshot.denials.has(&node.ek()) {
+            return Err(Refusal::Denied);
+        }
+        let admission = admitted_now(node, &snapshot, now)?;
+        let (record, first) = match self.decide(node, &snapshot, &admission, &ask, now).await? {
+            Outcome::TakenUp { record, first } => (record, first),
+            Outcome::Held(why) => return self.hold(node, &admission, &ask, why, now).await,
+        };
+        let manifests = self.take_up(&record).await?;
+        Ok(Answer::TakenUp(TakenUp { record, first, manifests }))
+    }
+
+    async fn decide(
+        &self,
+        node: &Node,
+        snapshot: &EnrolSnapshot,
+        admission: &Admission,
+        ask: &Ask,
+        now: u64,
+    ) -> Result<Outcome, Refusal> {
+        let (invitation, admitted) = self.said(node, ask).await?;
+        let said = Said { rules: &snapshot.own, invitation: invitation.as_ref(), admitted: admitted.as_ref() };
+        let policy_sha256 = hex::encode(snapshot.attestation_sha256);
+        let candidate = Candidate {
+            ek: node.ek(),
+            lock: node.lock().ok_or(Refusal::NoLongerAdmitted)?,
+            image: admission.image(),
+            policy_sha256: &policy_sha256,
+            disk: ask.disk,
+            invitation: ask.invitation,
+        };
+        self.keeper.decide(&said, &candidate, now).await
+    }
+
+    /// What the operator said of this machine, as it is on the disk now.
+    async fn said(&self, node: &Node, ask: &Ask) -> Result<(Option<Invitation>, Option<Admitted>), Refusal> {
+        let (current, ek, shown) = (Arc::clone(&self.current), node.ek(), ask.invitation);
+        let read = smol::unblock(move || {
+            let directory = &current.source().0;
+            let invitation = shown.map(|hash| directory.invitation(&hash)).transpose()?.flatten();
+            Ok((invitation, directory.admitted(&ek)?))
+        });
+        read.await.map_err(|error| unusable(&error))
+    }
+
+    async fn hold(
+        &self,
+        node: &Node,
+        admission: &Admission,
+        ask: &Ask,
+        why: Waiting,
+        now: u64,
+    ) -> Result<Answer, Refusal> {
+        let says = (ask.node_name.as_str(), ask.kubernetes_version.as_str());
+        let held = Held::new(node.ek(), ask.disk, admission.image(), why.as_str(), says, now);
+        let (current, asks) = (Arc::clone(&self.current), held.clone());
+        let written = smol::unblock(move || current.source().0.hold(&asks)).await;
+        written.map_err(|error| unusable(&error))?;
+        Ok(Answer::Held(held, why))
+    }
+
+    /// Every step may have been done before.
+    async fn take_up(&self, record: &Record) -> Result<BootstrapManifests, Refusal> {
+        let cluster = record.cluster;
+        let hindered = |Hindrance { refusal, detail }: Hindrance| {
+            tracing::error!(%cluster, code = refusal.as_str(), detail, remedy = refusal.remedy(), "The centre has not taken the cluster up");
+            refusal
+        };
+        self.centre.configure(record).await.map_err(hindered)?;
+        self.keeper.change(cluster, |record| record.configured = true).await?;
+        self.centre.ready(cluster).await.map_err(hindered)?;
+        let manifests = self.centre.manifests(cluster, record.link).await.map_err(hindered)?;
+        self.keeper.change(cluster, |record| record.link = Some(manifests.link)).await?;
+        let (current, ek) = (Arc::clone(&self.current), record.ek_sha256);
+        if let Err(error) = smol::unblock(move || current.source().0.forget_held(&ek)).await {
+            // It is shown as waiting for a while; nothing is decided by that.
+            tracing::warn!(%cluster, %error, "A machine that waited is still on the list");
+        }
+        Ok(manifests)
+    }
+
+    /// One line per decision, on the target `audit`; never a token, nor text that the node chose freely.
+    fn decided(&self, node: &Node, answer: Result<&Answer, Refusal>) -> Result<(), Status> {
+        let request_id = self.ids.next();
+        let Node { address, purpose, audit_id, admission, .. } = node;
+        let (ek, known_by) = (admission.ek_digest(), admission.trust().known_by().name());
+        let image = admission.image();
+        let (manifest, serial, machine) = (image.manifest.to_string(), image.serial, image.machine.as_str());
+        let (image, version) = (image.name.as_str(), image.version.to_string());
+        let (outcome, code, cluster, name, by) = match &answer {
+            Ok(Answer::TakenUp(TakenUp { record, first, .. })) => {
+                self.metrics.ended(if *first { Ended::TakenUp } else { Ended::Resumed });
+                let outcome = if *first { "taken up" } else { "resumed" };
+                (outcome, "-", record.cluster.to_string(), record.name.as_str(), format!("{:?}", record.by))
+            }
+            Ok(Answer::Held(_, why)) => {
+                self.metrics.ended(Ended::Held);
+                ("held", why.as_str(), "-".to_owned(), "-", "-".to_owned())
+            }
+            Err(refusal) => {
+                self.metrics.refused(*refusal);
+                ("refused", refusal.as_str(), "-".to_owned(), "-", "-".to_owned())
+            }
+        };
+        tracing::info!(
+            target: "audit", request_id, audit_id, peer = %address, %ek, known_by, %purpose, outcome, code, cluster, name, by, manifest,
+            serial, image, version, machine, "Decision"
+        );
+        answer.map(drop).map_err(|refusal| refusal.status(&request_id))
+    }
+}
+
+/// Judges the evidence again: policy, manifests or denials may be others than when the machine connected.
+fn admitted_now(node: &Node, snapshot: &EnrolSnapshot, now: u64) -> Result<Admission, Refusal> {
+    node.still_admitted(snapshot, LockExpectation::Locked, now).map_err(|refusal| {
+        tracing::warn!(peer = %node.address, ek = %node.ek(), code = %refusal.code(), %refusal, "Not admitted any more");
+        Refusal::NoLongerAdmitted
+    })
+}
+
+fn unusable(error: &StoreError) -> Refusal {
+    tracing::error!(%error, "The directory cannot be used");
+    Refusal::DirectoryUnusable
+}
+
+impl From<TakenUp> for Enrolled {
+    fn from(TakenUp { record, manifests, .. }: TakenUp) -> Self {
+        let BootstrapManifests { token, expires, files, .. } = manifests;
+        let manifests =
+            files.into_iter().map(|file| BootstrapManifest { name: file.name, yaml: file.text.into_bytes() });
+        Self {
+            cluster_uuid: record.cluster.to_string(),
+            name: record.name.to_string(),
+            namespace: record.namespace.clone(),
+            manifests: manifests.collect(),
+            bootstrap_token: token,
+            token_expires: expires,
+        }
+    }
+}
+
+impl Enrolment<Node> for EnrolService {
+    async fn enrol(&self, request: Request<Node, EnrolRequest>) -> Result<EnrolResponse, Status> {
+        let node = &request.context;
+        // Boxed: the connection's future stays small.
+        let answer = Box::pin(self.answer(node, &request.message)).await;
+        self.decided(node, answer.as_ref().map_err(|refusal| *refusal))?;
+        let outcome = match answer {
+            Ok(Answer::TakenUp(taken_up)) => Answered::Enrolled(taken_up.into()),
+            Ok(Answer::Held(held, _)) => Answered::Held(EnrolmentHeld {
+                reference: held.reference(),
+                ek_sha256: held.ek_sha256.to_string(),
+                ask_again_seconds: ASK_AGAIN,
+            }),
+            Err(_) => return Err(Status::internal("refused")),
+        };
+        Ok(EnrolResponse { outcome: Some(outcome) })
+    }
+}

@@ -1,0 +1,56 @@
+//! The service killed between any two effects: one cluster all the same.
+
+use super::admissions::enrolled;
+use super::machine::Machine;
+use super::rig::{Rig, rule};
+use latchkey_factory_plus::uuids::{application, class};
+use latchkey_test_support::block_on;
+use std::collections::BTreeSet;
+
+/// Kills the service at every moment that the centre or the disk tells of, and asks again each time.
+#[test]
+fn a_service_that_is_killed_anywhere_takes_up_one_cluster() {
+    let machine = Machine::new(1);
+    let rig = Rig::new(&[&machine]);
+    rig.rules(&rule(10));
+    let db = rig.centre.db();
+    let objects = || block_on(db.members(class::EDGE_CLUSTER)).unwrap().unwrap().into_iter().collect::<BTreeSet<_>>();
+    let entries = |app| block_on(db.entries(app)).unwrap().unwrap_or_default().len();
+    let records = || std::fs::metadata(rig.store.records_path()).map_or(0, |file| file.len());
+    let empty = records();
+    let moments: [(&str, &dyn Fn() -> bool); 4] = [
+        ("the record", &|| records() > empty),
+        ("the object", &|| !objects().is_empty()),
+        ("the registration", &|| entries(application::EDGE_CLUSTER_REGISTRATION) > 0),
+        ("the configuration", &|| entries(application::EDGE_CLUSTER_CONFIGURATION) > 0),
+    ];
+    for (what, reached) in moments {
+        let service = rig.start();
+        let peer = *service;
+        let asking = machine.clone();
+        let call = std::thread::spawn(move || drop(peer.enrol(&asking, None)));
+        while !reached() && !call.is_finished() {
+            std::thread::yield_now();
+        }
+        service.kill();
+        call.join().unwrap();
+        assert!(objects().len() <= 1, "after {what}");
+    }
+    let service = rig.start();
+    let got = enrolled(service.enrol(&machine, None).unwrap());
+    assert_eq!(objects().into_iter().map(|object| object.to_string()).collect::<Vec<_>>(), [got.cluster_uuid.as_str()]);
+    assert_eq!(entries(application::EDGE_CLUSTER_CONFIGURATION), 1);
+    assert_eq!(entries(application::EDGE_CLUSTER_REGISTRATION), 1);
+    assert_eq!(got.name, "Line_1");
+}
+
+#[test]
+fn a_cluster_that_was_deleted_does_not_come_back_by_itself() {
+    let machine = Machine::new(1);
+    let rig = Rig::new(&[&machine]);
+    rig.rules(&rule(10));
+    let service = rig.start();
+    let got = enrolled(service.enrol(&machine, None).unwrap());
+    rig.centre.delete(got.cluster_uuid.parse().unwrap());
+    assert_eq!(service.enrol(&machine, None).unwrap_err().code(), "enrol-cluster-deleted");
+}
