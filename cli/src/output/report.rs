@@ -47,16 +47,17 @@ const SCHEMA: u32 = 1;
 
 /// The document that is a command's whole output for a program, its names in alphabetical order.
 pub(super) fn document(content: &impl Serialize) -> Result<String, CommandError> {
-    Ok(format!("{:#}\n", value(content)?))
+    written(content, |value| format!("{value:#}\n"))
 }
 
 /// The same on one line: an error, which may follow a result, or one of several results.
 pub(super) fn document_line(content: &impl Serialize) -> Result<String, CommandError> {
-    Ok(format!("{}\n", value(content)?))
+    written(content, |value| format!("{value}\n"))
 }
 
-fn value(content: &impl Serialize) -> Result<impl std::fmt::Display + use<>, CommandError> {
-    serde_json::to_value(Versioned { schema: SCHEMA, content }).map_err(|error| {
+fn written(content: &impl Serialize, text: impl Fn(&dyn std::fmt::Display) -> String) -> Result<String, CommandError> {
+    let value = serde_json::to_value(Versioned { schema: SCHEMA, content });
+    value.map(|value| text(&value)).map_err(|error| {
         CommandError::local(CommandCode::OutputUnwritable, "the result has no JSON form").because(error.to_string())
     })
 }
