@@ -124,7 +124,7 @@ fn the_command_needs_no_authority_installed(centre: &Centre, link: &Value) {
         let mut dash = Command::new("dash");
         let path = format!("{}:/usr/bin:/bin", fake.display());
         dash.arg("-c").arg(command).env_clear().env("PATH", path).current_dir(&fake);
-        run_within(&mut dash, Duration::from_secs(60)).unwrap()
+        run_within(&mut dash, Duration::from_mins(1)).unwrap()
     };
     let text = |field: &str| link[field].as_str().unwrap().to_owned();
     let script = run(&text("command"));

@@ -90,13 +90,17 @@ fn what_keeps_a_centre_from_its_start_is_named_and_nothing_is_left_running() {
     let mut centre = centre.with_programs(programs);
     let some = ["latchkey-git-server", "latchkey-kerberos-helper", "liblatchkey_mosquitto_plugin.so"];
     let places = some.map(|program| (centre.programs().join(program), centre.run.file(program)));
-    places.iter().for_each(|(here, away)| fs::rename(here, away).unwrap());
+    for (here, away) in &places {
+        fs::rename(here, away).unwrap();
+    }
     let said_of_programs = said(&centre.start_in_vain(&[]).unwrap());
     let named = |program: &&str| said_of_programs.contains(*program);
     assert!(some.iter().all(named) && named(&"program-missing"), "all at once: {said_of_programs}");
     assert!(!said_of_programs.contains("starting"), "before anything is started: {said_of_programs}");
     assert_eq!(centre.processes(), []);
-    places.iter().for_each(|(here, away)| fs::rename(away, here).unwrap());
+    for (here, away) in &places {
+        fs::rename(away, here).unwrap();
+    }
     let other = said(&centre.start_in_vain(&["--realm", "OTHER.TEST"]).unwrap());
     assert!(other.contains("--realm") && other.contains("FACTORY.TEST"), "{other}");
 

@@ -178,7 +178,7 @@ pub(super) const INVITE: Command = Command {
     ],
     summary: "invites one machine to register one edge cluster",
     about: "FILE has a token for one machine; the enrol service knows its hash alone. It serves\nonce: the machine that shows it, and proves what it runs, becomes the\ncluster NAME.",
-    examples: &["latchkey cluster invite Press_4 --directory /var/lib/latchkey/enrol --to ./press-4.invitation"],
+    examples: &["latchkey cluster invite Press_4 --directory /var/lib/latchkey/enrol --to ./press-4.invite"],
     run: clusters::invite,
 };
 
@@ -212,7 +212,7 @@ pub(super) const ADMIT: Command = Command {
     flags: &[ENROL_DIRECTORY, required("name", "NAME", "what the cluster is called, for life"), AS_NAMESPACE, AS_CHART],
     summary: "lets a machine register an edge cluster that waits to",
     about: "Compare the digest with the machine's own console first: it is what tells your machine\nfrom another one of the same image.",
-    examples: &["latchkey cluster admit 1f2e3d4c5b6a7988 --name Press_4 --directory /var/lib/latchkey/enrol"],
+    examples: &["latchkey cluster admit 1f2e3d4c --name Press_4 --directory /var/lib/latchkey/enrol"],
     run: clusters::admit,
 };
 

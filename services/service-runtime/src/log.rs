@@ -39,7 +39,8 @@ impl LogFormat {
 
 /// Log lines on stderr from here on.
 pub fn to_stderr(format: LogFormat) {
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false);
+    // A line that cannot be written, since the disk is full, must not end the request that it is about.
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).log_internal_errors(false);
     builder.event_format(Lines(format)).finish().with(heard()).init();
 }
 

@@ -287,12 +287,13 @@ fn a_full_disk_is_503_and_loses_nothing_and_writes_go_on_when_there_is_room() {
         loop {
             let number = u32::try_from(kept.len()).unwrap();
             match service.put_kerberos(principal(number), &name(number)).await {
-                Ok(_) => kept.push(number),
+                Ok(()) => kept.push(number),
                 Err(error) => return error.to_string(),
             }
         }
     }));
-    assert!(refused.contains("503") && refused.contains("disk"), "{refused}");
+    let log = fs::read_to_string(config.with_extension("log")).unwrap();
+    assert!(refused.contains("503") && refused.contains("disk"), "{refused}\n{log}");
     assert!(!kept.is_empty());
     let next = u32::try_from(kept.len()).unwrap();
     let all = |service: &Auth| {

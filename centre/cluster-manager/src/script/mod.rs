@@ -158,7 +158,9 @@ pub fn manifest_files(
     token: &Token,
 ) -> Result<BTreeMap<String, String>, ScriptError> {
     let mut files = entry::fill(entry, values, added)?.files;
-    files.values_mut().for_each(|text| *text = text.replace(TOKEN, &token.text()));
+    for text in files.values_mut() {
+        *text = text.replace(TOKEN, &token.text());
+    }
     files.retain(|name, _| std::path::Path::new(name).extension().is_some_and(|extension| extension == "yaml"));
     let size: usize = files.iter().map(|(name, text)| name.len() + text.len()).sum();
     if size > MAX_SCRIPT { Err(ScriptError::TooLarge) } else { Ok(files) }

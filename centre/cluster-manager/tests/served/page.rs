@@ -63,7 +63,7 @@ fn nothing_else_is_served_to_anybody() {
         ("/app.js/", 401),
         ("/v1/bootstrap/../cluster", 400),
         ("/v1/bootstrap/%2e%2e/cluster", 400),
-        ("/v1/bootstrap/x/redeem", 404),
+        ("/v1/bootstrap/x/redeem", 405),
         ("/v1/cluster/", 401),
     ] {
         assert_eq!(ask(rig.address(), "GET", path, "").status, status, "{path}");

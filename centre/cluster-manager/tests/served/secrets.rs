@@ -57,7 +57,7 @@ fn a_secret_is_sealed_into_the_repository_and_nothing_else_is() {
     let file = &files["edo/secrets/fplus-edge/agent.yaml"];
     assert!(file.contains("SealedSecret") && file.contains("password:") && file.contains("other:"), "{file}");
     assert!(files.values().all(|text| !text.contains(SECRET)));
-    assert_eq!(files.len(), 6, "{files:?}");
+    assert_eq!(files.len(), 8, "{files:?}");
     assert_eq!(rig.commits(cluster), 3);
 
     let take = |key: &str| {

@@ -114,9 +114,9 @@ impl<E: Engine> Writer<E> {
             order = if room { self.gathering.next(orders, group.done.len()) } else { None };
         }
         if begun.is_ok() {
-            let began = Instant::now();
+            let start = Instant::now();
             self.commit(&mut group);
-            self.gathering.written(group.done.len(), orders.len(), began.elapsed());
+            self.gathering.written(group.done.len(), orders.len(), start.elapsed());
         }
         for (done, outcome) in group.done {
             drop(done.try_send(outcome)); // whoever no longer waits does not want to know
