@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(values.authority, certificate.pem().replace("\r\n", "\n"));
         assert_eq!((values.kdc.as_str(), values.kadmin.as_str()), ("kdc.example.org", "kadmin.example.org:749"));
         std::fs::write(&path, "nothing").unwrap();
-        assert!(config.centre_values().unwrap_err().to_string().contains("has no certificate"));
+        assert!(config.centre_values().unwrap_err().to_string().contains("no certificate"));
     }
 
     #[test]

@@ -20,10 +20,10 @@ fn evidence_that_is_not_that_of_a_locked_node_of_the_image_is_refused() {
         assert!(matches!(&refused, Refused::Channel(_)), "{code}: {refused:?}");
         service.next_line(&["Admission", "refused", code]);
     }
-    let proofless = service.ask(Arc::new(NoProof), Purpose::Enrol, request(&good, vec![]), None);
+    let proofless = service.ask(Arc::new(NoProof), Purpose::Enrol, &request(&good, vec![]), None);
     assert!(matches!(proofless, Err(Refused::Channel(_))));
     for purpose in [Purpose::Join, Purpose::Report, Purpose::Verify] {
-        let refused = service.ask(Arc::new(good.clone()), purpose, request(&good, vec![]), None);
+        let refused = service.ask(Arc::new(good.clone()), purpose, &request(&good, vec![]), None);
         assert!(matches!(refused, Err(Refused::Channel(_))), "{purpose}");
     }
     enrolled(service.enrol(&good, None).unwrap());
@@ -35,7 +35,7 @@ fn evidence_of_another_session_is_worth_nothing() {
     let rig = Rig::new(&[&machine]);
     let service = rig.start();
     let replaying = Arc::new(Replaying { machine: machine.clone(), shown: Mutex::default() });
-    let ask = |purpose| service.ask(Arc::clone(&replaying) as _, purpose, request(&machine, vec![]), None);
+    let ask = |purpose| service.ask(Arc::clone(&replaying) as _, purpose, &request(&machine, vec![]), None);
     ask(Purpose::Enrol).unwrap();
     let refused = ask(Purpose::Enrol);
     assert!(matches!(refused, Err(Refused::Channel(_))), "{refused:?}");
@@ -89,7 +89,7 @@ fn a_policy_that_is_swapped_while_a_machine_is_connected_counts() {
         rig.store.documents().write_reference(&reference("1.1.0", [2; 32])).unwrap();
         service.next_line(&["Configuration reloaded", "attestation"]);
     };
-    let asked = peer.ask(Arc::new(machine.clone()), Purpose::Enrol, request(&machine, vec![]), Some(&mut swap));
+    let asked = peer.ask(Arc::new(machine.clone()), Purpose::Enrol, &request(&machine, vec![]), Some(&mut swap));
     assert_eq!(asked.unwrap_err().code(), "enrol-no-longer-admitted");
     assert!(matches!(service.enrol(&machine, None), Err(Refused::Channel(_))));
 }

@@ -191,7 +191,7 @@ impl Peer {
     /// What the service says to this machine over one attested connection of its own.
     pub(crate) fn enrol(&self, machine: &Machine, invitation: Option<&InvitationToken>) -> Result<Outcome, Refused> {
         let invitation = invitation.map(|token| token.expose().to_vec()).unwrap_or_default();
-        self.ask(Arc::new(machine.clone()), Purpose::Enrol, request(machine, invitation), None)
+        self.ask(Arc::new(machine.clone()), Purpose::Enrol, &request(machine, invitation), None)
     }
 
     /// The same, with everything chosen; `between` is done once the channel stands.
@@ -199,7 +199,7 @@ impl Peer {
         &self,
         attester: Arc<dyn Attester>,
         purpose: Purpose,
-        request: EnrolRequest,
+        request: &EnrolRequest,
         between: Option<&mut dyn FnMut()>,
     ) -> Result<Outcome, Refused> {
         let terms = Terms { attester, verifier: Arc::new(PinnedKeyVerifier::new([self.key])) };
@@ -216,7 +216,7 @@ impl Peer {
                 std::future::pending().await
             };
             let client = EnrolmentClient::new(channel);
-            let answer = client.enrol(&request, TIME).or(connection).await.map_err(Refused::Call)?;
+            let answer = client.enrol(request, TIME).or(connection).await.map_err(Refused::Call)?;
             Ok(answer.outcome.unwrap())
         })
     }
