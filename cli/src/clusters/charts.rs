@@ -6,7 +6,7 @@ use latchkey_centre_charts::{Import, ImportError, Input, Inputs, Recorded};
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::{application, service};
 use latchkey_git_client::{Change, Commit, Git, GitError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::reach::{Centre, failed};
 use crate::arguments::Arguments;
@@ -55,14 +55,28 @@ async fn import_into(centre: &Centre, inputs: &[Input], migrated: bool) -> Resul
 
 /// The repository that every edge reads charts from, as the cluster manager is told.
 async fn repository(centre: &Centre) -> Result<Uuid, CommandError> {
-    let config =
-        centre.config_db.entry::<serde_json::Value>(application::SERVICE_CONFIG, service::CLUSTER_MANAGER).await;
-    let config = config.map_err(|error| failed(&error))?.map(|(entry, _)| entry).unwrap_or_default();
-    let uuid = config["repo"]["helm"]["uuid"].as_str().and_then(|uuid| uuid.parse().ok());
-    uuid.ok_or_else(|| {
+    let config = centre.config_db.entry::<ManagerConfig>(application::SERVICE_CONFIG, service::CLUSTER_MANAGER).await;
+    let config = config.map_err(|error| failed(&error))?;
+    config.map(|(config, _)| config.repo.helm.uuid).ok_or_else(|| {
         let what = "the centre does not say which repository has its charts";
         CommandError::new(Exit::Failed, CommandCode::CentreRefuses, what).fix("apply the centre's set-up data again")
     })
+}
+
+/// What is read here of the cluster manager's configuration in the database.
+#[derive(Deserialize)]
+struct ManagerConfig {
+    repo: Repositories,
+}
+
+#[derive(Deserialize)]
+struct Repositories {
+    helm: Repository,
+}
+
+#[derive(Deserialize)]
+struct Repository {
+    uuid: Uuid,
 }
 
 /// Where git works; it goes with the value.

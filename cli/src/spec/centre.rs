@@ -178,7 +178,7 @@ pub(super) const INVITE: Command = Command {
     ],
     summary: "invites one machine to register one edge cluster",
     about: "FILE has a token for one machine; the enrol service knows its hash alone. It serves\nonce: the machine that shows it, and proves what it runs, becomes the\ncluster NAME.",
-    examples: &["latchkey cluster invite Press_4 --directory /var/lib/latchkey/enrol --to ./press-4.invite"],
+    examples: &["latchkey cluster invite Press_4 --directory /var/lib/latchkey/enrol --to ./press-4"],
     run: clusters::invite,
 };
 

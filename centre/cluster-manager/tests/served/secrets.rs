@@ -65,7 +65,7 @@ fn a_secret_is_sealed_into_the_repository_and_nothing_else_is() {
         block_on(rig.service(ADMIN).delete(&path, &Precondition::None)).unwrap()
     };
     assert!(take("password") && !take("password") && take("other"));
-    assert_eq!(rig.cloned(cluster).unwrap().len(), 5);
+    assert_eq!(rig.cloned(cluster).unwrap().len(), 7);
     // A roll-out leaves secrets alone, and the other way round.
     assert_eq!(put(ADMIN, place), 204);
     let mut changed = rig.configuration("Nord");
