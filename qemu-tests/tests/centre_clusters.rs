@@ -143,7 +143,10 @@ fn the_command_needs_no_authority_installed(centre: &Centre, link: &Value) {
     fs::remove_file(fake.join("bootstrap.sh")).unwrap();
     for command in [text("command"), text("checked")] {
         let refused = run(&command.replace(ours.trim_end(), other.trim_end()));
-        assert!(refused.out.is_empty() && words(&refused).contains("certificate"), "{}", words(&refused));
+        assert!(refused.out.is_empty(), "{}", words(&refused));
+        // Its certificate does not verify (60); where the keys are of other kinds OpenSSL does not even get so far (35).
+        let said = words(&refused);
+        assert!(said.contains("curl: (60)") || said.contains("curl: (35)"), "{said}");
         assert!(!fake.join("bootstrap.sh").exists());
     }
 }
