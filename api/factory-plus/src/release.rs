@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Uuid;
 use crate::kubernetes_names::kubernetes_name;
-use crate::template::{TemplateError, substitute};
+use crate::template::{EntryError, substitute_entry};
 
 /// The source of charts, where a chart's template names none.
 const DEFAULT_SOURCE: &str = "charts";
@@ -44,22 +44,6 @@ pub struct Release<'a> {
     pub values: Map<String, Value>,
 }
 
-/// Why there is no manifest.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReleaseError {
-    /// A template gives nothing.
-    #[error("the {0}: {1}")]
-    Template(&'static str, TemplateError),
-    /// A template is something else than it must be.
-    #[error("the {entry} {wrong}")]
-    Shape {
-        /// Which entry.
-        entry: &'static str,
-        /// What is wrong with it, after the entry's name.
-        wrong: String,
-    },
-}
-
 impl Chart {
     /// The name of the source of charts, as an object of Kubernetes.
     pub fn source_name(&self) -> String {
@@ -77,14 +61,15 @@ impl Chart {
 }
 
 /// What a "Helm chart template" gives for `parameters`, an object.
-pub fn chart(template: &Value, parameters: &Value) -> Result<Chart, ReleaseError> {
-    let chart = filled(CHART_TEMPLATE, template, parameters)?;
-    serde_json::from_value(chart).map_err(|error| shape(CHART_TEMPLATE, format!("is not what it must be: {error}")))
+pub fn chart(template: &Value, parameters: &Value) -> Result<Chart, EntryError> {
+    let chart = substitute_entry(CHART_TEMPLATE, template, parameters)?;
+    serde_json::from_value(chart)
+        .map_err(|error| EntryError::shape(CHART_TEMPLATE, format!("is not what it must be: {error}")))
 }
 
 impl Release<'_> {
     /// The manifest of the release of `chart`, by the template of `HelmRelease`.
-    pub fn manifest(&self, chart: &Chart, template: &Value) -> Result<Value, ReleaseError> {
+    pub fn manifest(&self, chart: &Chart, template: &Value) -> Result<Value, EntryError> {
         let name = chart.release_name(self.uuid);
         let parameters = json!({
             "uuid": self.uuid,
@@ -95,24 +80,15 @@ impl Release<'_> {
             "values": self.values,
             "prefix": chart.prefix(),
         });
-        let mut release = filled(RELEASE_TEMPLATE, template, &parameters)?;
+        let mut release = substitute_entry(RELEASE_TEMPLATE, template, &parameters)?;
         let metadata = release
             .as_object_mut()
             .map(|release| release.entry("metadata").or_insert_with(|| json!({})))
             .and_then(Value::as_object_mut)
-            .ok_or_else(|| shape(RELEASE_TEMPLATE, "is no manifest: it has no object \"metadata\""))?;
+            .ok_or_else(|| EntryError::shape(RELEASE_TEMPLATE, "is no manifest: it has no object \"metadata\""))?;
         metadata.entry("name").or_insert_with(|| name.into());
         // Templates are also for the edge, which deploys into its own namespace and has no need to say so.
         metadata.entry("namespace").or_insert_with(|| self.namespace.into());
         Ok(release)
     }
-}
-
-fn filled(entry: &'static str, template: &Value, parameters: &Value) -> Result<Value, ReleaseError> {
-    let filled = substitute(template, parameters).map_err(|error| ReleaseError::Template(entry, error))?;
-    filled.ok_or_else(|| shape(entry, "is one placeholder without a value"))
-}
-
-fn shape(entry: &'static str, wrong: impl Into<String>) -> ReleaseError {
-    ReleaseError::Shape { entry, wrong: wrong.into() }
 }

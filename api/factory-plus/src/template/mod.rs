@@ -12,12 +12,14 @@
 //! without a value; two keys that become one are an error.
 
 mod compose;
+mod entry;
 mod parse;
 mod text;
 
 use serde_json::{Map, Value};
 
 pub use compose::{MAX_PATCH_DEPTH, compose, compose_maps};
+pub use entry::{EntryError, substitute_entry};
 use parse::{Piece, Placeholder};
 
 /// The deepest template.

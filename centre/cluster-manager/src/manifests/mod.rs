@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Configuration;
 use latchkey_factory_plus::kubernetes_names::is_kubernetes_subdomain;
-use latchkey_factory_plus::release::{self, Release, ReleaseError};
-use latchkey_factory_plus::template::{TemplateError, compose_maps, substitute};
+use latchkey_factory_plus::release::{self, Release};
+use latchkey_factory_plus::template::{EntryError, compose_maps, substitute_entry};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -80,17 +80,9 @@ impl Repository {
 /// Why there are no files.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// A template gives nothing.
-    #[error("the {0}: {1}")]
-    Template(&'static str, TemplateError),
-    /// A template is something else than it must be.
-    #[error("the {entry} {wrong}")]
-    Shape {
-        /// Which entry.
-        entry: &'static str,
-        /// What is wrong with it, after the entry's name.
-        wrong: String,
-    },
+    /// A template gives nothing, or something else than it must.
+    #[error(transparent)]
+    Entry(#[from] EntryError),
     /// A manifest cannot be written.
     #[error("the manifests in {0:?}: {1}")]
     Yaml(String, YamlError),
@@ -98,15 +90,6 @@ pub enum ManifestError {
 
 /// What the entry is called in errors.
 const FLUX_TEMPLATE: &str = "Flux template";
-
-impl From<ReleaseError> for ManifestError {
-    fn from(error: ReleaseError) -> Self {
-        match error {
-            ReleaseError::Template(entry, error) => Self::Template(entry, error),
-            ReleaseError::Shape { entry, wrong } => Self::Shape { entry, wrong },
-        }
-    }
-}
 
 /// The files of the repository of `cluster`.
 pub fn repository(
@@ -128,7 +111,7 @@ pub fn repository(
             "helm": format!("{base}/uuid/{}", repositories.helm),
         },
     });
-    let flux = filled(FLUX_TEMPLATE, &templates.flux, &parameters)?;
+    let flux = substitute_entry(FLUX_TEMPLATE, &templates.flux, &parameters)?;
     let Value::Object(entries) = flux else { return Err(shape(FLUX_TEMPLATE, "is no object of file names")) };
     if entries.len() > MAX_FILES {
         return Err(shape(FLUX_TEMPLATE, format!("names more than {MAX_FILES} files")));
@@ -203,13 +186,8 @@ fn wrong_manifest(manifest: &Value) -> Option<&'static str> {
     (!name.is_some_and(is_kubernetes_subdomain)).then_some("no \"metadata.name\" that Kubernetes allows")
 }
 
-fn filled(entry: &'static str, template: &Value, parameters: &Value) -> Result<Value, ManifestError> {
-    let filled = substitute(template, parameters).map_err(|error| ManifestError::Template(entry, error))?;
-    filled.ok_or_else(|| shape(entry, "is one placeholder without a value"))
-}
-
 fn shape(entry: &'static str, wrong: impl Into<String>) -> ManifestError {
-    ManifestError::Shape { entry, wrong: wrong.into() }
+    EntryError::shape(entry, wrong).into()
 }
 
 fn bad_file(name: &str) -> ManifestError {
