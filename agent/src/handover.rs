@@ -72,6 +72,8 @@ pub enum Task {
         control_plane_files: SecretText,
         /// bcrypt; whoever attaches must know the secret.
         init_secret_hash: String,
+        /// What the cluster is registered with at its centre; empty where the operator gave nothing.
+        invitation: SecretText,
     },
     /// Become a member.
     Join {

@@ -1,6 +1,7 @@
 //! The node agent as a library: the binary is a thin `main`.
 
 pub mod cluster;
+pub mod enrol;
 mod flows;
 pub mod handover;
 pub mod lifecycle;
@@ -18,6 +19,7 @@ pub fn reason_codes() -> impl Iterator<Item = Reason> {
         .chain(flows::reason_codes())
         .chain(reasons::<cluster::StepCode>())
         .chain(reasons::<stage2::Stage2Code>())
+        .chain(reasons::<enrol::EnrolCode>())
 }
 
 /// Every code that a node can record: its own, and those of the crates that it stands on.

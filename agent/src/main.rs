@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use latchkey_agent::platform::pid1::Pid1;
-use latchkey_agent::{stage1, stage2};
+use latchkey_agent::{enrol, stage1, stage2};
 use latchkey_wiping_allocator::WipingAllocator;
 
 /// Keys pass through buffers of libraries, which do not wipe what they free.
@@ -23,6 +23,8 @@ latchkey-agent, the node agent
                                   restarts the machine if it died
   latchkey-agent renew-certificates
                                   by a timer of a control plane: renews its certificates where little is left of one
+  latchkey-agent enrol            after stage 2 of a cluster's first node: registers the cluster at the centre that the command
+                                  line names, and applies what the centre answers
   latchkey-agent --version
 
 Its configuration is the measured kernel command line (latchkey.*); there are no other options.
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Some("stage2") if !more => stage2::run(),
         Some("stage2-ended") if !more => stage2::ended(),
         Some("renew-certificates") if !more => stage2::renew_certificates(),
+        Some("enrol") if !more => enrol::run(),
         Some("--version") if !more => print(concat!("latchkey-agent ", env!("CARGO_PKG_VERSION"), "\n")),
         Some("--help" | "-h") if !more => print(USAGE),
         _ => {

@@ -54,7 +54,8 @@ keeps_secrets!(Enrolled {
 });
 keeps_secrets!(AuthorizeRequest { init_secret by take_init_secret });
 keeps_secrets!(InitRequest {
-    state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;
+    state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret,
+    invitation by take_invitation;
     open cluster_name, disk_uuid, measurement_salt, settings, control_plane_files
 });
 keeps_secrets!(AttachRequest { init_secret by take_init_secret; open cluster_id });

@@ -26,6 +26,7 @@ fn init(cluster_name: &str) -> v1::InitRequest {
         state_disk_key: vec![6; 32],
         measurement_secret: vec![7; 32],
         measurement_salt: vec![8; 32],
+        invitation: Vec::new(),
         settings: None,
         control_plane_files: None,
     }

@@ -10,6 +10,7 @@ fn init() -> v1::InitRequest {
         state_disk_key: b"disk-hush".to_vec(),
         measurement_secret: Vec::new(),
         measurement_salt: vec![1],
+        invitation: Vec::new(),
         settings: None,
         control_plane_files: None,
     }
@@ -50,10 +51,9 @@ fn debug_output_says_whether_there_is_a_secret_and_no_more() {
     let numbers = "104, 117, 115, 104";
     assert!(!printed.contains("hush") && !printed.contains(numbers), "{printed}");
     assert_eq!(format!("{authorize:?}"), "AuthorizeRequest { init_secret: [secret] }");
-    assert!(
-        format!("{:?}", init())
-            .contains("state_disk_key: [secret], measurement_secret: [empty], cluster_name: \"cluster\"")
-    );
+    assert!(format!("{:?}", init()).contains(
+        "state_disk_key: [secret], measurement_secret: [empty], invitation: [empty], cluster_name: \"cluster\""
+    ));
     assert!(printed.contains("ca.key") && printed.contains("endpoint"));
 }
 

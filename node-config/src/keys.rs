@@ -16,7 +16,7 @@ const fn key(name: &'static str, value: &'static str, without: &'static str) -> 
 }
 
 /// All of them.
-pub const KEYS: [Key; 20] = [
+pub const KEYS: [Key; 22] = [
     key(
         "latchkey.root_verity",
         "the operating system's root: `HASH,salt=HEX,blocks=N`, the root hash of its dm-verity tree (64 hex digits), the salt (up to 512 hex digits), its blocks of 4096 bytes",
@@ -57,6 +57,16 @@ pub const KEYS: [Key; 20] = [
         "latchkey.join_service_key",
         "`sha256:` and 64 hex digits: the hash of the service's public key (SPKI)",
         "this node cannot join by itself: it never takes a ticket from an unproven service",
+    ),
+    key(
+        "latchkey.centre",
+        "`HOST:PORT` of a centre's enrol service: the first node of a new cluster registers that cluster there",
+        "this node's cluster is registered nowhere",
+    ),
+    key(
+        "latchkey.centre_key",
+        "`sha256:` and 64 hex digits: the hash of that service's public key (SPKI)",
+        "required with `centre`",
     ),
     key(
         "latchkey.ek",

@@ -37,6 +37,15 @@ pub use value::{
 /// The longest command line read. The kernel's own limit on x86 is 2048 (`COMMAND_LINE_SIZE`).
 pub const MAX_COMMAND_LINE: usize = 16 * 1024;
 
+/// Where the first node of a new cluster registers it: never from metadata, which the host writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Centre {
+    /// `latchkey.centre`: the centre's enrol service.
+    pub service: Endpoint,
+    /// `latchkey.centre_key`: what it proves itself by.
+    pub key: SpkiHash,
+}
+
 /// The measured configuration of this boot; the module's documentation lists the keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -66,6 +75,8 @@ pub struct Config {
     pub join_services: Vec<Endpoint>,
     /// `latchkey.join_service_key`
     pub join_service_key: Option<SpkiHash>,
+    /// `latchkey.centre` with `latchkey.centre_key`
+    pub centre: Option<Centre>,
     /// `latchkey.ek`
     pub ek: EkChoice,
     /// `latchkey.ak`
@@ -139,6 +150,8 @@ struct Keys {
     metadata: Option<MetadataSource>,
     join_services: Option<Vec<Endpoint>>,
     join_service_key: Option<SpkiHash>,
+    centre: Option<Endpoint>,
+    centre_key: Option<SpkiHash>,
     ek: Option<EkChoice>,
     ak: Option<AkChoice>,
     role_hint: Option<RoleHint>,
@@ -164,6 +177,8 @@ impl Keys {
             "metadata" => once(&mut self.metadata, key, value, MetadataSource::parse),
             "join_service" => once(&mut self.join_services, key, value, network::endpoints),
             "join_service_key" => once(&mut self.join_service_key, key, value, SpkiHash::parse),
+            "centre" => once(&mut self.centre, key, value, network::endpoint),
+            "centre_key" => once(&mut self.centre_key, key, value, SpkiHash::parse),
             "ek" => once(&mut self.ek, key, value, EkChoice::parse),
             "ak" => once(&mut self.ak, key, value, AkChoice::parse),
             "role_hint" => once(&mut self.role_hint, key, value, RoleHint::parse),
@@ -183,6 +198,8 @@ impl Keys {
                 needs: "latchkey.join_service",
             });
         }
+        let cluster_step = cluster_step(self.cluster_step, self.command)?;
+        let centre = centre(self.centre, self.centre_key, cluster_step.as_ref())?;
         let asks_a_server = self.metadata.is_some_and(MetadataSource::asks_a_server);
         if asks_a_server && matches!(self.network, Some(NetworkSetup::None)) {
             let needs = "a network; latchkey.network is none";
@@ -202,11 +219,12 @@ impl Keys {
             metadata: self.metadata.unwrap_or(MetadataSource::None),
             join_services,
             join_service_key: self.join_service_key,
+            centre,
             ek: self.ek.unwrap_or(EkChoice::EccP256),
             ak: self.ak.unwrap_or(AkChoice::Own),
             role_hint: self.role_hint,
             listen_port: self.listen_port.unwrap_or(9000),
-            cluster_step: cluster_step(self.cluster_step, self.command)?,
+            cluster_step,
             log: self.log.unwrap_or(LogLevel::Info),
         })
     }
@@ -224,6 +242,24 @@ fn once<T>(
     let invalid = |expected| ConfigError::Value { key: key.to_owned(), value: value.to_owned(), expected };
     *slot = Some(parse(value).map_err(invalid)?);
     Ok(())
+}
+
+/// Both or neither; what the centre answers is for Kubernetes.
+fn centre(
+    service: Option<Endpoint>,
+    key: Option<SpkiHash>,
+    step: Option<&ClusterStep>,
+) -> Result<Option<Centre>, ConfigError> {
+    let needs = |key, needs| Err(ConfigError::MissingCompanion { key, needs });
+    match (service, key) {
+        (Some(_), _) if matches!(step, Some(ClusterStep::Command(_))) => {
+            needs("latchkey.centre", "latchkey.cluster_step=kubeadm")
+        }
+        (Some(service), Some(key)) => Ok(Some(Centre { service, key })),
+        (Some(_), None) => needs("latchkey.centre", "latchkey.centre_key"),
+        (None, Some(_)) => needs("latchkey.centre_key", "latchkey.centre"),
+        (None, None) => Ok(None),
+    }
 }
 
 fn cluster_step(

@@ -205,6 +205,10 @@ pub fn is_subdomain(name: &str) -> bool {
 
 const MAX_ENDPOINTS: usize = 8;
 
+pub(super) fn endpoint(value: &str) -> Parsed<Endpoint> {
+    Endpoint::parse(value).ok_or("HOST:PORT, an IPv6 address in brackets")
+}
+
 pub(super) fn endpoints(value: &str) -> Parsed<Vec<Endpoint>> {
     let endpoints: Option<Vec<_>> = value.split(',').take(MAX_ENDPOINTS + 1).map(Endpoint::parse).collect();
     let few = endpoints.filter(|endpoints| endpoints.len() <= MAX_ENDPOINTS);

@@ -28,6 +28,10 @@ impl fmt::Display for Config {
         if let Some(key) = &self.join_service_key {
             words.add("join_service_key", key);
         }
+        if let Some(centre) = &self.centre {
+            words.add("centre", &centre.service);
+            words.add("centre_key", &centre.key);
+        }
         words.add("ek", self.ek.name());
         words.add("ak", self.ak.name());
         if let Some(role) = self.role_hint {

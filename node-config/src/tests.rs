@@ -57,6 +57,7 @@ fn every_key_is_read() {
         metadata: MetadataSource::Qemu,
         join_services: ["join.example:30090", "[fd00::1]:1", "10.0.2.2:2"].map(|e| Endpoint::parse(e).unwrap()).into(),
         join_service_key: Some(SpkiHash([0xab; 32])),
+        centre: None,
         ek: EkChoice::Rsa2048,
         ak: AkChoice::Azure,
         role_hint: Some(RoleHint::Worker),
@@ -66,6 +67,20 @@ fn every_key_is_read() {
     };
     assert_eq!(config, expected);
     assert_eq!(parse(&config.to_string()), expected, "it reads what it writes");
+}
+
+#[test]
+fn a_centre_is_a_service_and_its_key() {
+    let key = format!("latchkey.centre_key=sha256:{}", "ab".repeat(32));
+    let config = parse(&format!("latchkey.cluster_step=kubeadm latchkey.centre=centre.example:8450 {key}"));
+    let service = Endpoint::parse("centre.example:8450").unwrap();
+    assert_eq!(config.centre, Some(Centre { service, key: SpkiHash([0xab; 32]) }));
+    assert_eq!(parse(&config.to_string()), config, "it reads what it writes");
+    assert_eq!(code("latchkey.centre=a:1"), "config-contradiction");
+    assert_eq!(code(&key), "config-contradiction");
+    let hook = "latchkey.cluster_step=command latchkey.command=/bin/x";
+    assert_eq!(code(&format!("{hook} latchkey.centre=a:1 {key}")), "config-contradiction");
+    assert_eq!(code(&format!("{key} latchkey.centre=a:1,b:1")), "config-invalid-value", "there is one centre");
 }
 
 #[test]
@@ -392,9 +407,9 @@ proptest! {
     }
 
     #[test]
-    fn no_value_makes_the_reader_panic(key in 0usize..20, value in "[ -~]{0,60}|(static|partlabel|device|sha256|tmpfs):[ -~]{0,40}|[0-9a-f]{64},salt=[ -~]{0,40}") {
+    fn no_value_makes_the_reader_panic(key in 0usize..22, value in "[ -~]{0,60}|(static|partlabel|device|sha256|tmpfs):[ -~]{0,40}|[0-9a-f]{64},salt=[ -~]{0,40}") {
         let keys = ["root_verity", "root_fs", "writable", "state_integrity", "init", "state_disk", "device_timeout", "network", "interface", "network_timeout",
-            "metadata", "join_service", "join_service_key", "ek", "ak", "role_hint", "listen_port", "cluster_step", "command", "log"];
+            "metadata", "join_service", "join_service_key", "centre", "centre_key", "ek", "ak", "role_hint", "listen_port", "cluster_step", "command", "log"];
         let _ = Config::parse(format!("latchkey.{}={value}", keys[key]).as_bytes());
     }
 

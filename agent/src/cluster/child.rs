@@ -46,7 +46,7 @@ pub(super) struct Call<'a> {
 
 /// What a program's standard output is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stdout {
+pub(crate) enum Stdout {
     /// Its result, at most 1 MiB.
     Result,
     /// Lines of progress, like its standard error.

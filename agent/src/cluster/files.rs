@@ -34,7 +34,7 @@ impl Drop for Scratch {
 }
 
 /// Writes a file with mode 0600, in directories of 0700 where there are none yet; a crash leaves the old one or the new one.
-pub(super) fn write(path: &Path, data: &[u8]) -> Result<(), StepError> {
+pub(crate) fn write(path: &Path, data: &[u8]) -> Result<(), StepError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     write_by(Path::new(&new), path, data)
@@ -62,7 +62,7 @@ pub(super) fn write_by(new: &Path, path: &Path, data: &[u8]) -> Result<(), StepE
 }
 
 /// Reads a file of at most `limit` bytes.
-pub(super) fn read(path: &Path, limit: usize) -> Result<SecretVec, StepError> {
+pub(crate) fn read(path: &Path, limit: usize) -> Result<SecretVec, StepError> {
     let read = || {
         // One byte more than allowed, so that the buffer never grows and leaves copies behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(limit + 1));
@@ -75,7 +75,7 @@ pub(super) fn read(path: &Path, limit: usize) -> Result<SecretVec, StepError> {
     read().map_err(|e| error(path, &e))
 }
 
-pub(super) fn error(path: &Path, error: &std::io::Error) -> StepError {
+pub(crate) fn error(path: &Path, error: &std::io::Error) -> StepError {
     StepError::new(StepCode::File, format!("{}: {error}", path.display()))
 }
 

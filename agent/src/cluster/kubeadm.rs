@@ -238,7 +238,7 @@ impl Kubeadm {
     }
 
     /// kubeadm's own version: left to itself it asks the internet which one is current.
-    pub(super) async fn version(&self, progress: Progress<'_>) -> Result<Release, StepError> {
+    pub(crate) async fn version(&self, progress: Progress<'_>) -> Result<Release, StepError> {
         let arguments = ["version", "--output=short"];
         let printed = self.call(&arguments, Stdout::Result, BRIEF.min(self.limit), "", progress).await?;
         let version = std::str::from_utf8(printed.expose()).unwrap_or_default().trim();
@@ -334,11 +334,23 @@ impl Kubeadm {
         stdout: Stdout,
         progress: Progress<'_>,
     ) -> Result<SecretVec, StepError> {
+        self.kubectl_with(arguments, b"", stdout, &[], progress).await
+    }
+
+    /// The same, which reads `stdin`; what is `hidden` is blotted out of whatever it prints.
+    pub(crate) async fn kubectl_with(
+        &self,
+        arguments: &[&str],
+        stdin: &[u8],
+        stdout: Stdout,
+        hidden: &[&str],
+        progress: Progress<'_>,
+    ) -> Result<SecretVec, StepError> {
         let kubeconfig = format!("--kubeconfig={}", self.directory.join("admin.conf").display());
         let program = &self.place(&self.kubectl, "kubectl");
         let arguments = &[arguments, &[kubeconfig.as_str()]].concat();
         let limit = BRIEF.min(self.limit);
-        child::run(Call { program, arguments, stdin: b"", stdout, limit, hidden: &[] }, progress).await
+        child::run(Call { program, arguments, stdin, stdout, limit, hidden }, progress).await
     }
 
     /// Runs kubeadm with a configuration that is gone afterwards, in whatever way the run ends.

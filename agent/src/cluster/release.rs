@@ -6,7 +6,7 @@ use super::check;
 
 /// `v1.34.4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Release {
+pub(crate) struct Release {
     text: String,
     numbers: [u16; 3],
 }
@@ -20,7 +20,7 @@ impl Release {
         Some(Self { numbers: [next()?, next()?, next()?], text: text.to_owned() })
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 

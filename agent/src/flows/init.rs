@@ -28,17 +28,21 @@ use crate::platform::clock;
 /// The most names an API server's certificate gets.
 const MAX_SANS: usize = 32;
 
+/// Bytes of an invitation (`EnrolRequest.invitation`).
+const INVITATION: usize = 32;
+
 /// Serves `Init` in stage 1.
 pub(crate) struct InitFlow {
     node: Node,
     init_auth: Option<Arc<InitAuth>>,
     progress: Broadcast,
+    registers: bool,
 }
 
 impl InitFlow {
-    /// Without an `init_auth`, because metadata has no usable hash, nobody can initialise this node; it can still be described.
-    pub(crate) fn new(node: Node, init_auth: Option<InitAuth>, progress: Broadcast) -> Self {
-        Self { node, init_auth: init_auth.map(Arc::new), progress }
+    /// `registers` says whether this node's cluster is registered at a centre, which an invitation is for. Without an `init_auth`, because metadata has no usable hash, nobody can initialise this node; it can still be described.
+    pub(crate) fn new(node: Node, init_auth: Option<InitAuth>, progress: Broadcast, registers: bool) -> Self {
+        Self { node, init_auth: init_auth.map(Arc::new), progress, registers }
     }
 }
 
@@ -120,6 +124,7 @@ impl InitFlow {
             .map_err(|why| Status::invalid_argument(format!("cluster_name: {why}")))?;
         let settings = message.settings.take().unwrap_or_default();
         check_settings(&settings)?;
+        let invitation = self.invitation(&mut message)?;
         let control_plane_files = shared_files(message.control_plane_files.take())?;
         let cluster_id = ClusterId::derive(&measurement_secret, &measurement_salt)
             .map_err(|error| Status::internal(error.to_string()))?;
@@ -134,9 +139,22 @@ impl InitFlow {
                 settings: SecretText::keep(Zeroizing::new(settings.encode_to_vec())),
                 control_plane_files,
                 init_secret_hash: init_auth.hash().into(),
+                invitation,
             },
         };
         Ok((disk_key, measurement_secret, membership))
+    }
+
+    fn invitation(&self, message: &mut InitRequest) -> Result<SecretText, Status> {
+        let invitation = message.take_invitation();
+        match invitation.len() {
+            0 => Ok(SecretText::new(&[])),
+            _ if !self.registers => Err(Status::failed_precondition(
+                "an invitation is for a node that registers its cluster; this one's measured command line has no latchkey.centre",
+            )),
+            INVITATION => Ok(SecretText::keep(invitation)),
+            length => Err(Status::invalid_argument(format!("invitation has {length} bytes, expected {INVITATION}"))),
+        }
     }
 }
 

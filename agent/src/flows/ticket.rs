@@ -162,7 +162,7 @@ impl Asker {
 /// Bounds what a service that never gives a ticket writes on the console, whatever it says: a reason is said once in a
 /// while, and so many different ones.
 #[derive(Default)]
-struct ReasonLog {
+pub(crate) struct ReasonLog {
     began_ms: u64,
     said: Vec<String>,
 }
@@ -174,7 +174,7 @@ impl ReasonLog {
     const MOST: usize = 8;
 
     /// True if `line` is to be said at `now_ms`.
-    fn is_due(&mut self, line: &str, now_ms: u64) -> bool {
+    pub(crate) fn is_due(&mut self, line: &str, now_ms: u64) -> bool {
         if now_ms.saturating_sub(self.began_ms) >= Self::WINDOW_MS {
             self.began_ms = now_ms;
             self.said.clear();

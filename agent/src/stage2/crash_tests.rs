@@ -120,6 +120,7 @@ fn child() {
     let config = Config::parse(line.as_bytes()).unwrap();
     let machine = Machine {
         handover: path,
+        enrolment: directory.join("enrolment.json"),
         step: Box::new(InstantStep(directory.join("step-fails").exists())),
         attester: Arc::new(|| Ok(Arc::new(NoProof))),
         restart,
@@ -143,6 +144,7 @@ fn each_step(how: &str, check: impl Fn(&Node)) {
         settings: SecretText::new(&[]),
         control_plane_files: SecretText::new(&[]),
         init_secret_hash: bcrypt::hash(b"of the test", 8).unwrap(),
+        invitation: SecretText::new(&[]),
     };
     let join = || Task::Join { cluster: SecretText::new(&[]) };
     let cases: [(&dyn Fn() -> Task, DiskPhase, bool); 5] = [

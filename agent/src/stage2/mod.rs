@@ -29,6 +29,7 @@ use latchkey_tpm::device::{AttestingTpm, CharDevice, Tpm, TpmError};
 use prost::Message as _;
 
 use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, Seal, StepError, Work};
+use crate::enrol::{self, Wanted};
 use crate::flows::progress::Broadcast;
 use crate::handover::{self, HandOver, HandOverError, SecretText, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
@@ -145,6 +146,8 @@ fn wipe(path: &Path) {
 /// What stage 2 uses of the machine it runs on.
 struct Machine {
     handover: PathBuf,
+    /// Where is noted that the cluster is to be registered.
+    enrolment: PathBuf,
     step: Box<dyn ClusterStep>,
     /// Opens the TPM; takes as long as the TPM takes.
     attester: Arc<dyn Fn() -> Result<Arc<dyn Attester>, TpmError> + Send + Sync>,
@@ -154,23 +157,28 @@ struct Machine {
 
 impl Machine {
     fn real(config: &Config, step: &config::ClusterStep, handover: &Path) -> Self {
-        let (ek, ak) = (crate::ek_template(config.ek), crate::attestation_key(config.ak));
+        let open = config.clone();
         Self {
             handover: handover.into(),
+            enrolment: enrol::PATH.into(),
             step: match step {
                 config::ClusterStep::Kubeadm => Box::new(Kubeadm::default()),
                 config::ClusterStep::Command(program) => Box::new(Hook { program: program.display().to_string() }),
             },
-            attester: Arc::new(move || {
-                let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
-                let attester = AttestingTpm::with_key_of(tpm, ek, ak)?;
-                let attester = TpmAttester::new(Arc::new(Mutex::new(attester)));
-                Ok(Arc::new(attester.with_processor_reports(Arc::new(KernelReports::default()))))
-            }),
+            attester: Arc::new(move || tpm_attester(&open)),
             restart: Arc::new(power::restart),
             waits: Waits::default(),
         }
     }
+}
+
+/// The node's TPM, with the keys that its configuration names.
+pub(crate) fn tpm_attester(config: &Config) -> Result<Arc<dyn Attester>, TpmError> {
+    let (ek, ak) = (crate::ek_template(config.ek), crate::attestation_key(config.ak));
+    let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
+    let attester = AttestingTpm::with_key_of(tpm, ek, ak)?;
+    let attester = TpmAttester::new(Arc::new(Mutex::new(attester)));
+    Ok(Arc::new(attester.with_processor_reports(Arc::new(KernelReports::default()))))
 }
 
 struct Stage2 {
@@ -347,8 +355,10 @@ impl Stage2 {
 
     fn mark(&self) -> Event {
         let step = TIMELINE.begin("mark-disk");
-        let marked =
-            Disk::open_shared(Path::new(&self.handover.device)).map_err(|e| e.to_string()).and_then(|mut disk| {
+        let noted = self.note_enrolment().map_err(|error| error.to_string());
+        let marked = noted
+            .and_then(|()| Disk::open_shared(Path::new(&self.handover.device)).map_err(|e| e.to_string()))
+            .and_then(|mut disk| {
                 let done = |state: &NodeState| NodeState { phase: Phase::Bootstrapped, ..state.clone() };
                 update_state(&mut disk, &self.token_key, done, &mut KernelRandom).map_err(|e| e.to_string())
             });
@@ -362,6 +372,17 @@ impl Stage2 {
                 step.failed(Stage2Code::MarkFailed, &message);
                 Event::MarkFailed { code: Stage2Code::MarkFailed.into(), message }
             }
+        }
+    }
+
+    /// Before the disk says that the node is a member: afterwards no boot would note it.
+    fn note_enrolment(&self) -> Result<(), StepError> {
+        match &self.handover.task {
+            Task::Init { invitation, .. } if self.config.centre.is_some() => {
+                let HandOver { disk_uuid, node_name, .. } = &self.handover;
+                Wanted::new(disk_uuid, node_name, invitation).keep(&self.machine.enrolment)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -56,6 +56,7 @@ fn init() -> Task {
         settings: SecretText::new(&[]),
         control_plane_files: SecretText::new(&[]),
         init_secret_hash: bcrypt::hash(SECRET, 8).unwrap(),
+        invitation: SecretText::new(&[]),
     }
 }
 
@@ -90,6 +91,7 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
     let (count, attester) = (Arc::clone(&reboots), tpm.attester());
     let mut machine = Machine {
         handover: directory.path().join("handover.json"),
+        enrolment: directory.path().join("enrolment.json"),
         step: Box::new(FakeStep { began: tell_began, end: told_end }),
         attester: Arc::new(move || Ok(Arc::clone(&attester))),
         restart: Arc::new(move || {
@@ -342,6 +344,35 @@ fn a_failed_step_is_told_resets_the_disk_counts_and_reboots() {
     });
     assert_eq!((node.attempts(), node.wiped()), (2, true));
     assert_eq!(node.reboots.load(Ordering::Relaxed), 1);
+}
+
+/// Noted before the disk is marked: a node that could not note it is no member, and begins anew.
+#[test]
+fn a_founded_cluster_is_noted_for_its_centre_where_the_command_line_names_one() {
+    let line = format!("latchkey.network=none latchkey.centre=a:1 latchkey.centre_key=sha256:{}", "ab".repeat(32));
+    let named = |config: &mut Config| config.centre = Config::parse(line.as_bytes()).unwrap().centre;
+    let hurry = |machine: &mut Machine| machine.waits.patience = Duration::ZERO;
+    for (names, taken) in [(true, false), (false, false), (true, true)] {
+        let change = |_: &mut HandOver, config: &mut Config, machine: &mut Machine| {
+            if names {
+                named(config);
+            }
+            if taken {
+                // Nothing can be written there.
+                machine.enrolment = "/proc/latchkey/enrolment.json".into();
+            }
+            hurry(machine);
+        };
+        let Some(mut node) = boot(init(), DiskPhase::Formatted, change) else { return };
+        let ended = latchkey_test_support::block_on(async {
+            let stage = node.run();
+            node.succeed().await;
+            stage.await
+        });
+        let noted = node.directory.path().join("enrolment.json");
+        assert_eq!((noted.exists(), ended), (names && !taken, !taken));
+        assert_eq!(node.phase(), Some(if taken { Phase::Formatted } else { Phase::Bootstrapped }));
+    }
 }
 
 #[test]

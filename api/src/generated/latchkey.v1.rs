@@ -190,6 +190,9 @@ pub struct InitRequest {
     pub measurement_salt: ::prost::alloc::vec::Vec<u8>,
     #[prost(message, optional, tag = "7")]
     pub settings: ::core::option::Option<ClusterSettings>,
+    /// 32 bytes with which the node registers its cluster at the centre of its measured command line; empty: it asks without
+    #[prost(bytes = "vec", tag = "9")]
+    pub invitation: ::prost::alloc::vec::Vec<u8>,
     /// keys and certificates of the cluster's authorities; absent: the cluster step makes its own
     #[prost(message, optional, tag = "8")]
     pub control_plane_files: ::core::option::Option<ControlPlaneFiles>,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use latchkey_api::v1::ClusterSettings;
+use latchkey_cluster_store::registration::{InvitationFile, InvitationToken};
 use latchkey_keys::{MasterSecret, SecretVec};
 use latchkey_kubernetes::Minor;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use super::journal::{Journal, Stage};
 use super::services::Inside;
 use crate::api_server::KUBEADM_PORT;
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::cluster_dir::{ClusterDir, Held};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -42,6 +44,8 @@ pub(super) struct Job {
     pub(super) name: String,
     pub(super) master: MasterSecret,
     pub(super) init_secret: SecretVec,
+    /// What the machine registers the cluster with at its centre.
+    pub(super) invitation: Option<InvitationToken>,
     pub(super) trust: Trust,
     pub(super) meant: Meant,
     pub(super) settings: ClusterSettings,
@@ -85,6 +89,7 @@ impl Job {
             trust,
             master: files::read_master_secret(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,
+            invitation: invitation(arguments)?,
             api_server: api_server(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
             store,
@@ -216,6 +221,16 @@ fn said_store(arguments: &Arguments) -> Result<Option<Store>, CommandError> {
         Some("kubernetes") => Ok(Some(Store::Kubernetes)),
         Some(other) => Err(CommandError::usage(format!("--store {other}: expected `directory` or `kubernetes`"))),
     }
+}
+
+fn invitation(arguments: &Arguments) -> Result<Option<InvitationToken>, CommandError> {
+    let Some(path) = arguments.path("invitation") else { return Ok(None) };
+    let file = InvitationFile::read(path).map_err(CommandError::usage)?;
+    if file.expires() <= now() {
+        let what = format!("the invitation in {} ended", path.display());
+        return Err(CommandError::usage(what).fix("make another with `latchkey cluster invite`"));
+    }
+    Ok(file.token())
 }
 
 fn init_secret(arguments: &Arguments) -> Result<SecretVec, CommandError> {

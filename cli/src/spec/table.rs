@@ -255,6 +255,11 @@ pub(super) const COMMANDS: &[Command] = &[
                 "FILE",
                 "the node's init secret, made by `latchkey init-secret`;\nmode 0600, or - for standard input",
             ),
+            flag(
+                "invitation",
+                "FILE",
+                "register the cluster at its node's centre with this; made by `latchkey cluster\ninvite`, mode 0600",
+            ),
             POLICY,
             REFERENCE,
             COLLATERAL,

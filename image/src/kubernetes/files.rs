@@ -19,6 +19,7 @@ const BRIDGE: &str = include_str!("../../kubernetes/99-latchkey-bridge.conflist"
 const POD_NETWORK: &str = include_str!("../../kubernetes/pod-network");
 const POD_NETWORK_PATH: &str = include_str!("../../kubernetes/latchkey-pod-network.path");
 const POD_NETWORK_SERVICE: &str = include_str!("../../kubernetes/latchkey-pod-network.service");
+const ENROL_SERVICE: &str = include_str!("../../kubernetes/latchkey-enrol.service");
 const CERTIFICATES_SERVICE: &str = include_str!("../../kubernetes/latchkey-certificates.service");
 const CERTIFICATES_TIMER: &str = include_str!("../../kubernetes/latchkey-certificates.timer");
 const CERTIFICATES_AFTER_START: &str = include_str!("../../kubernetes/latchkey-certificates-after-start.timer");
@@ -90,6 +91,21 @@ pub(super) fn files(pause: &str, programs: &Programs, root: &Tree, network: PodN
         files.extend(pod_network(network));
     }
     files
+}
+
+/// What registers the cluster that a control plane founded.
+pub(super) fn enrolment() -> Vec<Addition> {
+    let name = "latchkey-enrol.service";
+    vec![
+        Addition {
+            path: format!("{SYSTEM}/{name}"),
+            what: AdditionKind::File(0o644, ENROL_SERVICE.as_bytes().to_vec()),
+        },
+        Addition {
+            path: format!("{SYSTEM}/multi-user.target.wants/{name}"),
+            what: AdditionKind::Link(format!("../{name}")),
+        },
+    ]
 }
 
 /// What renews the certificates of a control plane that is not restarted for months.

@@ -219,6 +219,7 @@ impl Kubernetes {
         }
         if self.has_control_planes() {
             files.extend(files::certificates());
+            files.extend(files::enrolment());
         }
         Ok(files)
     }

@@ -321,7 +321,7 @@ fn with_flannel_no_node_has_a_network_of_pods_before_its_daemon_does() {
 }
 
 #[test]
-fn control_planes_and_no_workers_look_at_their_certificates_each_week() {
+fn control_planes_and_no_workers_look_at_their_certificates_and_register_clusters() {
     let sample = sample();
     let built = build(&image(&sample, &all(&sample)), &sample.out("a"));
     let Some(files) = contents(&sample, &built) else { return };
@@ -337,10 +337,18 @@ fn control_planes_and_no_workers_look_at_their_certificates_each_week() {
     assert!(service.contains("\nAfter=latchkey-agent.service\n"), "{service}");
     assert!(timer.contains("\nOnCalendar=weekly\n") && timer.contains("\nRandomizedDelaySec="), "{timer}");
 
+    // Nor does it register a cluster before stage 2 has noted that it founded one.
+    assert!(any(&format!("{system}/multi-user.target.wants/latchkey-enrol.service -> ../latchkey-enrol.service")));
+    let enrol = unit("latchkey-enrol.service");
+    assert!(enrol.contains("\nExecStart=/usr/bin/latchkey-agent enrol\n"), "{enrol}");
+    assert!(enrol.contains("\nConditionPathExists=/etc/kubernetes/latchkey/enrolment.json\n"), "{enrol}");
+    assert!(enrol.lines().any(|line| line.starts_with("After=") && line.contains("latchkey-agent.service")), "{enrol}");
+
     let sample = self::sample();
     let workers = image_for(&sample, &all(&sample), vec![Role::Worker].try_into().unwrap());
     let Some(files) = contents(&sample, &build(&workers, &sample.out("a"))) else { return };
-    assert!(!files.iter().any(|file| file.contains("latchkey-certificates")), "{}", files.join("\n"));
+    let units = ["latchkey-certificates", "latchkey-enrol"];
+    assert!(!files.iter().any(|file| units.iter().any(|unit| file.contains(unit))), "{}", files.join("\n"));
 }
 
 fn with_services(sample: &Sample, roles: Roles, program: &[u8]) -> Image {

@@ -32,11 +32,15 @@ struct Fresh {
 }
 
 async fn fresh(with_hash: bool) -> Option<Fresh> {
+    fresh_of(with_hash, true).await
+}
+
+async fn fresh_of(with_hash: bool, registers: bool) -> Option<Fresh> {
     let machine = Machine::start()?;
     let (node, offers) = node();
     let progress = Broadcast::default();
     let init_auth = with_hash.then(|| InitAuth::new(&bcrypt::hash(SECRET, 8).unwrap()).unwrap());
-    let flow = InitFlow::new(node, init_auth, progress.clone());
+    let flow = InitFlow::new(node, init_auth, progress.clone(), registers);
     let listener = Listener::open(0, machine.reception(Purpose::Init), InitServer::new(flow)).await.unwrap();
     Some(Fresh { machine, listener, offers, progress })
 }
@@ -48,6 +52,7 @@ fn request() -> InitRequest {
         state_disk_key: vec![1; 32],
         measurement_secret: vec![2; 32],
         measurement_salt: vec![3; 32],
+        invitation: Vec::new(),
         settings: Some(ClusterSettings { control_plane_endpoint: "10.0.2.15:6443".into(), ..Default::default() }),
         control_plane_files: None,
     }
@@ -125,6 +130,34 @@ fn what_the_operator_asked_for_is_what_the_node_is_offered() {
         );
         assert_eq!(membership.cluster_id, cluster());
         assert!(matches!(&membership.task, Task::Init { init_secret_hash, .. } if init_secret_hash.starts_with("$2")));
+    });
+}
+
+#[test]
+fn an_invitation_is_for_a_node_that_registers_its_cluster() {
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh_of(true, false).await else { return };
+        let caller = operator(&machine, &listener).await;
+        let invited = request_with!(invitation: vec![0x11; 32]);
+        let (_, ended) = events(caller.init().init(&invited, PATIENCE).await).await;
+        let status = ended.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().contains("latchkey.centre"), "{status}");
+        assert!(offers.is_empty());
+
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
+        let caller = operator(&machine, &listener).await;
+        let short = request_with!(invitation: vec![0x11; 31]);
+        let (_, ended) = events(caller.init().init(&short, PATIENCE).await).await;
+        assert_eq!(ended.unwrap_err().code(), Code::InvalidArgument);
+        let _call = smol::spawn({
+            let init = caller.init();
+            async move { events(init.init(&invited, PATIENCE).await).await }
+        });
+        let offer = offers.recv().await.unwrap();
+        let OfferTerms::Member(membership) = &offer.terms else { panic!("no membership") };
+        let Task::Init { invitation, .. } = &membership.task else { panic!("no init") };
+        assert_eq!(invitation.expose(), [0x11; 32]);
     });
 }
 

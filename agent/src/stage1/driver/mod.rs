@@ -140,10 +140,11 @@ impl<M: Machine> Driver<M> {
             move |asked: Purpose| (asked == purpose || asked == Purpose::Verify).then(|| terms.clone())
         };
         let (port, node) = (self.prepared.config.listen_port, self.node.clone());
+        let registers = self.prepared.config.centre.is_some();
         let opened = if source == Source::Recovery {
             Listener::open(port, reception(Purpose::Recover), RecoveryServer::new(RecoveryFlow::new(node))).await
         } else {
-            let flow = InitFlow::new(node, self.init_auth(), self.progress.clone());
+            let flow = InitFlow::new(node, self.init_auth(), self.progress.clone(), registers);
             Listener::open(port, reception(Purpose::Init), InitServer::new(flow)).await
         };
         match opened {

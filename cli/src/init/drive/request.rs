@@ -45,6 +45,7 @@ impl Drive<'_> {
             state_disk_key: keys.state_disk.expose().to_vec(),
             measurement_secret: keys.measurement.expose().to_vec(),
             measurement_salt: self.journal.salt()?.to_vec(),
+            invitation: self.job.invitation.as_ref().map(|token| token.expose().to_vec()).unwrap_or_default(),
             settings: Some(ClusterSettings {
                 secrets_key: Some(secrets_key),
                 service_files,

@@ -1,0 +1,165 @@
+//! The manifests of a registered cluster, given to its API server by kubectl: data, on standard input, never commands.
+
+use std::time::{Duration, Instant};
+
+use latchkey_api::v1::{BootstrapManifest, Enrolled};
+use latchkey_connection_limits::Backoff;
+use latchkey_keys::Uuid;
+use latchkey_node_config::is_subdomain;
+use zeroize::Zeroizing;
+
+use super::{EnrolCode, EnrolError};
+use crate::cluster::child::Stdout;
+use crate::cluster::{Kubeadm, Progress, StepError};
+use crate::platform::clock;
+
+/// All manifests together, in bytes (`Enrolled.manifests`).
+pub(super) const MAX_MANIFESTS: usize = 4 << 20;
+const MOST_MANIFESTS: usize = 64;
+/// A file name, in bytes (`BootstrapManifest.name`).
+const MAX_NAME: usize = 64;
+/// What the centre calls a cluster, in bytes.
+const MAX_CLUSTER_NAME: usize = 31;
+/// A token, in bytes: 256 bits in any text form are shorter.
+const MAX_TOKEN: usize = 128;
+/// An RFC 1123 label, in bytes.
+const MAX_LABEL: usize = 63;
+
+/// How long one manifest is tried: definitions that an earlier one brings are not served at once, and an API server restarts.
+const APPLY: Duration = Duration::from_mins(5);
+/// How long the cluster may take to redeem the link: it has to get an image first.
+const REDEEM: Duration = Duration::from_mins(10);
+/// No call waits for ever for an API server that does not answer.
+const PATIENCE: &str = "--request-timeout=30s";
+/// The pod that redeems the link, as the centre's manifests name it.
+const POD: &str = "pod/edge-bootstrap";
+/// Who applies: with the same name as the bootstrap script, so that either goes on where the other was.
+const MANAGER: &str = "--field-manager=latchkey-bootstrap";
+
+/// What the service sent, within its bounds.
+pub(super) struct Manifests {
+    enrolled: Enrolled,
+}
+
+impl Manifests {
+    pub(super) fn check(enrolled: Enrolled) -> Result<Self, EnrolError> {
+        let malformed = |what: &str| Err(EnrolError::new(EnrolCode::Malformed, format!("the answer's {what}")));
+        let is_word = |text: &str, most| {
+            (1..=most).contains(&text.len())
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        };
+        let Enrolled { cluster_uuid, name, namespace, manifests, bootstrap_token, token_expires: _ } = &enrolled;
+        if cluster_uuid.parse::<Uuid>().is_err() {
+            return malformed("cluster_uuid is none");
+        }
+        if !is_word(name, MAX_CLUSTER_NAME) {
+            return malformed("name is not what a cluster can be called");
+        }
+        if !is_subdomain(namespace) || namespace.contains('.') || namespace.len() > MAX_LABEL {
+            return malformed("namespace is not what Kubernetes calls one");
+        }
+        if !is_word(bootstrap_token, MAX_TOKEN) {
+            return malformed("bootstrap_token is none");
+        }
+        if manifests.is_empty() || manifests.len() > MOST_MANIFESTS {
+            return malformed("manifests are none, or more than 64");
+        }
+        if !manifests.iter().all(|manifest| is_word(&manifest.name, MAX_NAME)) {
+            return malformed("manifests have a name that is no file's");
+        }
+        if manifests.iter().map(|manifest| manifest.yaml.len()).sum::<usize>() > MAX_MANIFESTS {
+            return malformed("manifests have more than 4 MiB");
+        }
+        Ok(Self { enrolled })
+    }
+
+    /// What the centre calls the cluster.
+    pub(super) fn name(&self) -> &str {
+        &self.enrolled.name
+    }
+
+    /// Its UUID at the centre.
+    pub(super) fn cluster(&self) -> &str {
+        &self.enrolled.cluster_uuid
+    }
+
+    /// Applies all of them in their order, waits until the link in them is redeemed, and takes away what was there for that alone.
+    pub(super) async fn apply(&self, kubeadm: &Kubeadm, progress: Progress<'_>) -> Result<(), EnrolError> {
+        let mut cluster = Cluster { kubeadm, namespace: format!("--namespace={}", self.enrolled.namespace), progress };
+        let not_applied = |error: StepError| EnrolError::of_step(EnrolCode::NotApplied, &error);
+        // Of an earlier try, with a link that counts no more: what a pod runs cannot be changed.
+        cluster.in_time(&["delete", POD, "--ignore-not-found"], b"", "").await.map_err(not_applied)?;
+        for BootstrapManifest { yaml, .. } in &self.enrolled.manifests {
+            let apply = ["apply", "--server-side", "--force-conflicts", MANAGER, "--filename=-"];
+            cluster.in_time(&apply, yaml, &self.enrolled.bootstrap_token).await.map_err(not_applied)?;
+        }
+        cluster.redeemed().await?;
+        let ours = "pod,secret,configmap,serviceaccount,role,rolebinding";
+        let selector = "--selector=app.kubernetes.io/managed-by=latchkey-bootstrap";
+        cluster.in_time(&["delete", ours, selector, "--wait=false"], b"", "").await.map_err(not_applied)
+    }
+}
+
+/// The cluster of this node.
+struct Cluster<'a> {
+    kubeadm: &'a Kubeadm,
+    namespace: String,
+    progress: Progress<'a>,
+}
+
+impl Cluster<'_> {
+    /// Tries again for a while.
+    async fn in_time(&mut self, arguments: &[&str], stdin: &[u8], hidden: &str) -> Result<(), StepError> {
+        let (begun, mut backoff) = (Instant::now(), Backoff::new(clock::uptime().subsec_nanos().into()));
+        let arguments = [arguments, &[self.namespace.as_str(), PATIENCE]].concat();
+        loop {
+            let hidden: &[&str] = if hidden.is_empty() { &[] } else { &[hidden] };
+            let done = self.kubeadm.kubectl_with(&arguments, stdin, Stdout::Progress, hidden, self.progress).await;
+            let Err(error) = done else { return Ok(()) };
+            let wait = Duration::from_millis(backoff.next_ms());
+            if begun.elapsed() + wait > APPLY {
+                return Err(error);
+            }
+            smol::Timer::after(wait).await;
+        }
+    }
+
+    /// Waits for the end of the pod, which the image must be fetched for.
+    async fn redeemed(&mut self) -> Result<(), EnrolError> {
+        let (begun, mut backoff) = (Instant::now(), Backoff::new(clock::uptime().subsec_nanos().into()));
+        let wait = [
+            "wait",
+            POD,
+            "--for=jsonpath={.status.phase}=Succeeded",
+            "--timeout=20s",
+            self.namespace.as_str(),
+            PATIENCE,
+        ];
+        let namespace = self.namespace.clone();
+        let phase = ["get", POD, "--output=jsonpath={.status.phase}", namespace.as_str(), PATIENCE];
+        loop {
+            // Quiet: that it is not there yet is no news.
+            if self.kubeadm.kubectl_with(&wait, b"", Stdout::Result, &[], &mut |_| {}).await.is_ok() {
+                return Ok(());
+            }
+            let phase = self.kubeadm.kubectl_with(&phase, b"", Stdout::Result, &[], &mut |_| {}).await;
+            let phase = phase.map(|text| Zeroizing::new(text.expose().to_vec()));
+            let failed = phase.is_ok_and(|phase| phase.as_slice() == b"Failed");
+            if failed || begun.elapsed() > REDEEM {
+                self.tell_why().await;
+                let what =
+                    if failed { "the pod edge-bootstrap failed" } else { "the pod edge-bootstrap did not end in time" };
+                return Err(EnrolError::new(EnrolCode::NotRedeemed, what));
+            }
+            // An API server that is away is found so at once.
+            smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
+        }
+    }
+
+    /// The pod's last lines, for the console.
+    async fn tell_why(&mut self) {
+        let logs = ["logs", POD, "--tail=5", self.namespace.as_str(), PATIENCE];
+        // Without them there is still the reason.
+        drop(self.kubeadm.kubectl_with(&logs, b"", Stdout::Progress, &[], self.progress).await);
+    }
+}
