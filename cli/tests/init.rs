@@ -459,3 +459,30 @@ fn stop_after(operator: &Operator, node: &FakeNode, what: Happened) {
     init.kill().unwrap();
     wait("an init that was killed", &mut init);
 }
+
+#[test]
+fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
+    use latchkey_cluster_store::registration::InvitationFile;
+    let (operator, node) = Operator::with_node();
+    std::fs::create_dir(operator.path("enrol")).unwrap();
+    let invite = |more: &[&str]| {
+        let words = [&["cluster", "invite", "Press_4", "--directory", "enrol"][..], more].concat();
+        operator.run(&words).succeeded();
+    };
+    invite(&["--to", "press-4"]);
+    let token = InvitationFile::read(&operator.path("press-4")).unwrap().token().unwrap();
+    let ran = operator.init(&node, &["--store", "directory", "--invitation", "press-4"]).succeeded();
+    assert_eq!(node.state().invitation, token.expose());
+    let text = std::fs::read_to_string(operator.path("press-4")).unwrap();
+    let text = serde_json::from_str::<Value>(&text).unwrap()["token"].as_str().unwrap().to_owned();
+    let journal = std::fs::read_to_string(operator.path("plant/init.json")).unwrap();
+    assert!(!ran.out.contains(&text) && !ran.err.contains(&text) && !journal.contains(&text));
+
+    let (operator, node) = Operator::with_node();
+    let ended = r#"{"version": 1, "cluster": "Press_4", "expires": 1, "token": "TOKEN"}"#.replace("TOKEN", &text);
+    std::fs::write(operator.path("old"), ended).unwrap();
+    std::fs::set_permissions(operator.path("old"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let ran = operator.init(&node, &["--invitation", "old"]).failed(2);
+    assert!(ran.err.contains("latchkey cluster invite"), "{}", ran.err);
+    assert!(!operator.path("plant").exists(), "a command that is wrong makes no directory");
+}

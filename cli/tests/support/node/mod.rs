@@ -110,6 +110,7 @@ pub struct State {
     /// What the last of them named of Kubernetes.
     pub components: Option<latchkey_api::v1::Components>,
     pub settings: Option<latchkey_api::v1::ClusterSettings>,
+    pub invitation: Vec<u8>,
     /// Whether a connection of somebody who follows the bootstrap ended in order: then a node takes it that all was heard.
     pub heard: bool,
     pub control_plane_files: Option<latchkey_api::v1::ControlPlaneFiles>,
@@ -145,6 +146,7 @@ impl FakeNode {
             components: None,
             heard: false,
             settings: None,
+            invitation: Vec::new(),
             control_plane_files: None,
         };
         let inner = Arc::new(Inner { tpm, state: Mutex::new(state), refused: unbounded(), happened: unbounded() });

@@ -85,6 +85,7 @@ impl Inner {
         let salt = message.measurement_salt.as_slice().try_into().unwrap();
         let cluster = ClusterId::derive(&secret, &salt).unwrap();
         state.cluster = Some(cluster);
+        state.invitation.clone_from(&message.invitation);
         state.settings.clone_from(&message.settings);
         state.control_plane_files.clone_from(&message.control_plane_files);
         state.keys = Some((Secret::from_slice(&message.state_disk_key).unwrap(), secret, salt));
