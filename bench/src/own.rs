@@ -11,7 +11,7 @@ use crate::child;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the lowest layer to the highest.
-const BENCHMARKS: [(&str, &str); 17] = [
+const BENCHMARKS: [(&str, &str); 18] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-attestation", "snp"),
     ("latchkey-attestation", "tdx"),
@@ -24,6 +24,7 @@ const BENCHMARKS: [(&str, &str); 17] = [
     ("latchkey-group-commit", "writes"),
     ("latchkey-config-db", "entries"),
     ("latchkey-config-db", "requests"),
+    ("latchkey-qemu-tests", "centre"),
     ("latchkey-qemu-tests", "image"),
     ("latchkey-qemu-tests", "boot"),
     ("latchkey-qemu-tests", "disk"),

@@ -31,7 +31,7 @@ const fn promised(id: &'static str, at_most: Limit, what: &'static str, shown_by
 }
 
 /// All promises with numbers, in the order of the document.
-pub(crate) const PROMISED: [Promised; 36] = [
+pub(crate) const PROMISED: [Promised; 39] = [
     promised("agent/bytes", Limit::Bytes(2_500_000), "the agent, static, stripped", "`qemu-tests/src/bin/size.rs`"),
     promised("agent/crates", Limit::Count(110), "crates in it", "`qemu-tests/src/bin/size.rs`"),
     promised(
@@ -202,6 +202,24 @@ pub(crate) const PROMISED: [Promised; 36] = [
         Limit::Bytes(32_000_000),
         "memory of config-db with 10 000 entries, ready (`VmRSS`)",
         "`centre/config-db/benches/requests/main.rs`",
+    ),
+    promised(
+        "centre/up",
+        Limit::Microseconds(5e6),
+        "a new centre, from `latchkey centre up` until its page is told",
+        "`qemu-tests/benches/centre.rs`",
+    ),
+    promised(
+        "centre/ready-slowest",
+        Limit::Microseconds(1e6),
+        "a cluster's configuration, from its PUT until it is ready, the slowest of 50",
+        "`qemu-tests/benches/centre.rs`",
+    ),
+    promised(
+        "centre/hundred",
+        Limit::Microseconds(30e6),
+        "100 configurations at once, until the last is ready",
+        "`qemu-tests/benches/centre.rs`",
     ),
     promised(
         "auth/bytes",

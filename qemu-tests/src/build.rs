@@ -92,6 +92,14 @@ pub fn for_centres(program: &str) -> Result<PathBuf, HarnessError> {
     static_program("service", program)
 }
 
+/// The directory of all programs of a centre as users get them, mosquitto's plugin and the Kerberos helper too.
+pub fn centre_packaged() -> Result<PathBuf, HarnessError> {
+    let packages = ["latchkey-cli"].iter().chain(&CENTRE_PACKAGES).flat_map(|package| ["--package", package]);
+    let arguments = ["--profile", "service", "--bins", "--lib"].into_iter().chain(packages);
+    let latchkey = cargo_build(&arguments.collect::<Vec<_>>())?.program("latchkey")?;
+    Ok(latchkey.parent().unwrap_or_else(|| Path::new("/")).to_owned())
+}
+
 /// A program of the workspace that runs on this machine (a service, the command line); built once per process, all in one
 /// go, for the same reason.
 pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
