@@ -88,15 +88,16 @@ impl Manifests {
         let mut cluster = Cluster { kubeadm, namespace: format!("--namespace={}", self.enrolled.namespace), progress };
         let not_applied = |error: StepError| EnrolError::of_step(EnrolCode::NotApplied, &error);
         // Of an earlier try, with a link that counts no more: what a pod runs cannot be changed.
-        cluster.in_time(&["delete", POD, "--ignore-not-found"], b"", "").await.map_err(not_applied)?;
+        cluster.delete(&[POD, "--ignore-not-found"]).await.map_err(not_applied)?;
         for BootstrapManifest { yaml, .. } in &self.enrolled.manifests {
-            let apply = ["apply", "--server-side", "--force-conflicts", MANAGER, "--filename=-"];
+            // In the namespaces that they name themselves: Flux has its own.
+            let apply = ["apply", "--server-side", "--force-conflicts", MANAGER, "--filename=-", PATIENCE];
             cluster.in_time(&apply, yaml, &self.enrolled.bootstrap_token).await.map_err(not_applied)?;
         }
         cluster.redeemed().await?;
         let ours = "pod,secret,configmap,serviceaccount,role,rolebinding";
         let selector = "--selector=app.kubernetes.io/managed-by=latchkey-bootstrap";
-        cluster.in_time(&["delete", ours, selector, "--wait=false"], b"", "").await.map_err(not_applied)
+        cluster.delete(&[ours, selector, "--wait=false"]).await.map_err(not_applied)
     }
 }
 
@@ -108,13 +109,17 @@ struct Cluster<'a> {
 }
 
 impl Cluster<'_> {
+    async fn delete(&mut self, what: &[&str]) -> Result<(), StepError> {
+        let namespace = self.namespace.clone();
+        self.in_time(&[&["delete"], what, &[&namespace, PATIENCE]].concat(), b"", "").await
+    }
+
     /// Tries again for a while.
     async fn in_time(&mut self, arguments: &[&str], stdin: &[u8], hidden: &str) -> Result<(), StepError> {
         let (begun, mut backoff) = (Instant::now(), Backoff::new(clock::uptime().subsec_nanos().into()));
-        let arguments = [arguments, &[self.namespace.as_str(), PATIENCE]].concat();
         loop {
             let hidden: &[&str] = if hidden.is_empty() { &[] } else { &[hidden] };
-            let done = self.kubeadm.kubectl_with(&arguments, stdin, Stdout::Progress, hidden, self.progress).await;
+            let done = self.kubeadm.kubectl_with(arguments, stdin, Stdout::Progress, hidden, self.progress).await;
             let Err(error) = done else { return Ok(()) };
             let wait = Duration::from_millis(backoff.next_ms());
             if begun.elapsed() + wait > APPLY {
