@@ -8,7 +8,7 @@ use latchkey_kerberos::acl::AclError;
 
 use serde::{Deserialize, Serialize};
 
-/// The services of ours, in the order in which they start.
+/// The services of ours that answer HTTP, each at an origin of its own. [`crate::Service`] has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     /// Who is who, and what each may do.
@@ -108,6 +108,9 @@ pub struct Places {
     pub git_server: Place,
     /// The cluster manager and its page.
     pub cluster_manager: Place,
+    /// The enrol service, for machines. Centres of before there was one have it on loopback.
+    #[serde(default)]
+    pub enrol_service: EnrolPlace,
     /// The MQTT broker.
     pub broker: SocketAddr,
     /// The KDC, by TCP and UDP.
@@ -128,6 +131,30 @@ pub struct Place {
     pub admin: SocketAddr,
     /// The origin that clients reach it by.
     pub url: BaseUrl,
+}
+
+/// Where the enrol service listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnrolPlace {
+    /// Address and port for machines.
+    pub listen: SocketAddr,
+    /// `/metrics` and `/healthz`, on a loopback address.
+    pub admin: SocketAddr,
+}
+
+impl EnrolPlace {
+    /// On the loopback address, of a centre whose ports begin at `first`.
+    fn on_loopback(first: u16) -> Self {
+        let at = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        Self { listen: at(first + 9), admin: at(first + 19) }
+    }
+}
+
+impl Default for EnrolPlace {
+    fn default() -> Self {
+        Self::on_loopback(Parameters::FIRST_PORT)
+    }
 }
 
 /// Why there is no centre with these parameters.
@@ -190,6 +217,7 @@ impl Parameters {
             config_db: place(2)?,
             auth: place(3)?,
             git_server: place(4)?,
+            enrol_service: EnrolPlace::on_loopback(first),
             broker: at(5),
             kdc: at(6),
             kadmin: at(7),
@@ -256,8 +284,18 @@ impl Parameters {
 
     /// Where edges find the KDC and its administration: `HOST:PORT` each.
     pub fn kdc(&self) -> [String; 2] {
+        [self.places.kdc, self.places.kadmin].map(|place| self.reached(place))
+    }
+
+    /// Where machines find the enrol service: `HOST:PORT`, as `latchkey.centre` says it.
+    pub fn enrol_service(&self) -> String {
+        self.reached(self.places.enrol_service.listen)
+    }
+
+    /// What others reach by that listens here: `HOST:PORT`.
+    fn reached(&self, place: SocketAddr) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        [self.places.kdc, self.places.kadmin].map(|place| format!("{host}:{}", place.port()))
+        format!("{host}:{}", place.port())
     }
 
     /// The hosts that our services' certificate is for, each once.
@@ -273,6 +311,7 @@ impl Parameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Service;
 
     #[test]
     fn a_centre_on_a_laptop_listens_on_loopback_alone() {
@@ -281,9 +320,23 @@ mod tests {
             let place = parameters.place(program);
             assert!(place.listen.ip().is_loopback() && place.admin.ip().is_loopback() && place.url.is_secure());
         }
+        for service in Service::ALL {
+            assert!(service.listens(&parameters).iter().all(|address| address.ip().is_loopback()));
+        }
+        let mut all: Vec<_> = Service::ALL.iter().flat_map(|service| service.listens(&parameters)).collect();
+        let Places { broker, kdc, kadmin, kpasswd, .. } = parameters.places;
+        all.extend([broker, kdc, kadmin, kpasswd]);
+        let many = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), many, "each port once");
         assert_eq!(parameters.hosts(), ["localhost"]);
+        assert_eq!(parameters.enrol_service(), "localhost:8449");
         let text = serde_json::to_string(&parameters).unwrap();
         assert_eq!(serde_json::from_str::<Parameters>(&text).unwrap(), parameters);
+        let mut before: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(before["places"].as_object_mut().unwrap().remove("enrol_service").is_some());
+        assert_eq!(serde_json::from_value::<Parameters>(before).unwrap(), parameters, "of before there was one");
     }
 
     #[test]
