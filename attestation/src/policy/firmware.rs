@@ -61,6 +61,10 @@ impl FirmwareChange {
         self.warn.union(self.refuse)
     }
 
+    pub(super) const fn none() -> Self {
+        Self { warn: PcrSet::EMPTY, refuse: PcrSet::EMPTY }
+    }
+
     pub(super) fn of(file: Option<&FirmwareChangeFile>, enforce: PcrSet, warn: PcrSet) -> Result<Self, Refusal> {
         let Some(&FirmwareChangeFile { warn, refuse }) = file else {
             return Ok(Self { warn: warn.intersection(Self::registers()), refuse: PcrSet::EMPTY });

@@ -101,8 +101,7 @@ pub(crate) use trust::TrustRule;
 pub use trust::TrustedBy;
 use trust::{TrustRuleFile, check_trust, check_vouching};
 
-/// A loaded policy. Loading is the only way to have one, so every policy admits by at least one rule and enforces at
-/// least one PCR.
+/// A policy. One that was loaded admits by at least one rule and enforces at least one PCR; there is one other, [`Self::of_nobody`].
 #[derive(Debug, Clone)]
 pub struct Policy {
     pub(crate) templates: EkTemplates,
@@ -129,6 +128,28 @@ impl Policy {
     pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
         check_version(json)?;
         Self::try_from(from_json::<PolicyFile>(json, MAX_JSON, ReasonCode::PolicyMalformed)?)
+    }
+
+    /// The policy of who has none yet: it trusts no TPM and no image, so it admits nobody. No file says this.
+    pub fn of_nobody() -> Self {
+        Self {
+            templates: EkTemplates::all(),
+            trust: Vec::new(),
+            denied: BTreeSet::new(),
+            ak_algorithms: vec![AkAlgorithm::EcdsaP256Sha256],
+            enforce: PcrSet::of(&[11]).unwrap_or(PcrSet::EMPTY),
+            warn: PcrSet::EMPTY,
+            firmware: FirmwareChange::none(),
+            revoked: Arc::default(),
+            snp: None,
+            tdx: None,
+            references: Vec::new(),
+        }
+    }
+
+    /// Whether it is [`Self::of_nobody`].
+    pub fn is_of_nobody(&self) -> bool {
+        self.trust.is_empty()
     }
 
     /// The PCRs an attester must quote: those enforced, those warned about, those held against the machine's record, and the

@@ -26,6 +26,10 @@ impl EkTemplates {
         self.0.len() > 1
     }
 
+    pub(super) fn all() -> Self {
+        Self(EkTemplate::ALL.into_iter().collect())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

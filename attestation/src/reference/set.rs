@@ -12,6 +12,11 @@ use crate::refusal::{ReasonCode, Refusal};
 pub struct References(BTreeMap<ManifestName, AuthenticManifest>);
 
 impl References {
+    /// No manifest: what a policy goes with that names none, [`Policy::of_nobody`].
+    pub const fn none() -> Self {
+        Self(BTreeMap::new())
+    }
+
     /// Brings a policy and its manifests together.
     ///
     /// # Errors

@@ -95,6 +95,11 @@ impl Keeper {
         self.written(cluster, writing.await)
     }
 
+    /// Leaves a copy of the records beside them, for a backup.
+    pub(crate) async fn copy(&self) -> Result<(), String> {
+        self.store.copy_beside().await.map_err(|error| error.to_string())
+    }
+
     /// Looks at the records.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Records) -> T) -> T {
         look(&self.kept().records)

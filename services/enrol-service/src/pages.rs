@@ -1,10 +1,10 @@
-//! `/metrics` and `/healthz`: what is in memory. Nothing here waits for a disk, a peer or the centre.
+//! `/metrics` and `/healthz`: what is in memory. Nothing of these waits for a disk, a peer or the centre. `/backup`: a copy of the records.
 
 use crate::decision::Records;
 use crate::keeper::Keeper;
 use crate::metrics::{Gauges, Metrics};
 use crate::source::CurrentDirectory;
-use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::admin::{Admin, Copying};
 use latchkey_service_runtime::connections::ConnectionTable;
 use latchkey_service_runtime::reload::Reloads;
 use std::sync::Arc;
@@ -34,6 +34,10 @@ impl Admin for Pages {
         self.table.render(&mut page);
         self.reloads.render(&mut page);
         page.into_text()
+    }
+
+    fn copy(&self) -> Option<Copying<'_>> {
+        Some(Box::pin(self.keeper.copy()))
     }
 
     fn health(&self) -> Result<Vec<String>, String> {

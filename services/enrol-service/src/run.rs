@@ -98,6 +98,9 @@ fn describe(Prepared { config, identity, current, .. }: &Prepared) -> String {
     line(format_args!("meet nodes on {} with the key sha256:{}", config.listen, identity.hash()));
     line(format_args!("serve /metrics and /healthz on {}", config.admin_listen));
     line(format_args!("be {} to the centre", config.centre.principal));
+    if snapshot.policy.is_of_nobody() {
+        line(format_args!("admit nobody: there is no policy.json in {}", config.directory.display()));
+    }
     if let Err(refusal) = snapshot.processors.check_means(&snapshot.policy) {
         let why = if snapshot.has_collateral() { refusal.detail() } else { NO_COLLATERAL };
         line(format_args!("admit nobody: the policy demands processors' reports, and {why}"));

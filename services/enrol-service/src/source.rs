@@ -1,9 +1,11 @@
-//! What the service decides by: its directory.
+//! What the service decides by: its directory. Where that has no policy yet, nobody is admitted.
 
+use latchkey_attestation::{Policy, References};
 use latchkey_attesting_service::{Current, Snapshot, Source, watched};
 use latchkey_cluster_store::registration::{RegistrationStore, Rules};
-use latchkey_cluster_store::{Documents, StoreError};
-use std::path::PathBuf;
+use latchkey_cluster_store::{ClusterFile, Denials, Documents, Enrolment, Part, StoreError};
+use latchkey_keys::SecretVec;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The directory.
@@ -27,7 +29,7 @@ impl Source for Directory {
     }
 
     fn documents(&self) -> &dyn Documents {
-        self.0.documents()
+        self
     }
 
     fn watched(&self) -> Option<Vec<PathBuf>> {
@@ -46,5 +48,47 @@ impl Source for Directory {
 
     fn reread(&self, _: &Arc<Rules>, RulesPart: RulesPart) -> Result<Arc<Rules>, StoreError> {
         self.read()
+    }
+}
+
+/// A service of a new centre is there before its policy is: manifests that lie there already count once there is one.
+impl Documents for Directory {
+    fn place(&self) -> &Path {
+        self.0.documents().place()
+    }
+
+    fn fingerprint(&self, part: Part) -> [u8; 32] {
+        self.0.documents().fingerprint(part)
+    }
+
+    fn policy(&self) -> Result<Policy, StoreError> {
+        match self.0.documents().policy() {
+            Err(error) if error.is_absent() => Ok(Policy::of_nobody()),
+            read => read,
+        }
+    }
+
+    fn references(&self, policy: &Policy) -> Result<References, StoreError> {
+        if policy.is_of_nobody() { Ok(References::none()) } else { self.0.documents().references(policy) }
+    }
+
+    fn remember(&self, references: &References, now: u64) -> Result<(), StoreError> {
+        self.0.documents().remember(references, now)
+    }
+
+    fn enrolment(&self) -> Result<Enrolment, StoreError> {
+        self.0.documents().enrolment()
+    }
+
+    fn cluster(&self) -> Result<Option<ClusterFile>, StoreError> {
+        self.0.documents().cluster()
+    }
+
+    fn denials(&self) -> Result<Denials, StoreError> {
+        self.0.documents().denials()
+    }
+
+    fn payload(&self) -> Result<SecretVec, StoreError> {
+        self.0.documents().payload()
     }
 }

@@ -1,12 +1,14 @@
 //! `/metrics` and `/healthz` over HTTP/1.1 on loopback, by hand: two pages need no web server.
 //!
 //! One request per connection, GET or HEAD, no body, bounded in size, time and number. No authentication: whoever can
-//! open a loopback connection may read counters, and counters name nobody.
+//! open a loopback connection may read counters, and counters name nobody. A service that keeps something answers
+//! `POST /backup` too: the copy goes where its user and root alone read it, and the answer says no more than that it is there.
 
 use smol::future::FutureExt;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::net::{TcpListener, TcpStream};
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,9 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Connections at a time; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 8;
 
+/// A copy that is being made; an error says why it is not.
+pub type Copying<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
 /// What a service tells its operator.
 pub trait Admin: Send + Sync + 'static {
     /// The metrics page, Prometheus text format 0.0.4.
@@ -29,6 +34,11 @@ pub trait Admin: Send + Sync + 'static {
     /// # Errors
     /// A sentence that says what is missing; answered as 503.
     fn health(&self) -> Result<Vec<String>, String>;
+
+    /// Leaves a copy of what the service keeps where a backup takes it; `None` where a service has nothing for one.
+    fn copy(&self) -> Option<Copying<'_>> {
+        None
+    }
 }
 
 /// Answers on `listener` until dropped.
@@ -76,7 +86,10 @@ pub fn is_transient(error: &io::Error) -> bool {
 
 async fn answer(mut stream: TcpStream, admin: &dyn Admin) -> io::Result<()> {
     let response = match read_head(&mut stream).await? {
-        Some(head) => respond(&head, admin),
+        Some(head) => match copying(&head, admin) {
+            Some(copying) => copied(copying.await),
+            None => respond(&head, admin),
+        },
         None => Response::new(431, "Request too large\n".into()),
     };
     stream.write_all(&response.to_bytes()).await?;
@@ -98,6 +111,20 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
         }
     }
     Ok(None)
+}
+
+/// The copy that a request asks for, if it asks for one.
+fn copying<'a>(head: &[u8], admin: &'a dyn Admin) -> Option<Copying<'a>> {
+    let asked =
+        [b"POST /backup HTTP/1.1\r\n", b"POST /backup HTTP/1.0\r\n"].into_iter().any(|line| head.starts_with(line));
+    asked.then(|| admin.copy()).flatten()
+}
+
+fn copied(copied: Result<(), String>) -> Response {
+    match copied {
+        Ok(()) => Response::new(200, "copied\n".into()),
+        Err(why) => Response::new(503, why + "\n"),
+    }
 }
 
 /// Pure: bytes of a request in, answer out.
@@ -187,6 +214,39 @@ mod tests {
         assert_eq!(status("GET  /metrics HTTP/1.1\r\n\r\n"), 400);
         assert_eq!(status("GET /metrics HTTP/2\r\n\r\n"), 400);
         assert_eq!(status("\x16\x03\x01"), 400);
+    }
+
+    struct Keeping(Result<(), String>);
+
+    impl Admin for Keeping {
+        fn metrics(&self) -> String {
+            String::new()
+        }
+
+        fn health(&self) -> Result<Vec<String>, String> {
+            Ok(Vec::new())
+        }
+
+        fn copy(&self) -> Option<Copying<'_>> {
+            Some(Box::pin(async { self.0.clone() }))
+        }
+    }
+
+    #[test]
+    fn who_keeps_something_copies_it_when_it_is_posted_and_not_otherwise() {
+        let post = b"POST /backup HTTP/1.1\r\n\r\n";
+        let status = |result: Result<(), String>| {
+            let keeping = Keeping(result);
+            copied(latchkey_test_support::block_on(copying(post, &keeping).unwrap())).status
+        };
+        assert_eq!((status(Ok(())), status(Err("no disk".into()))), (200, 503));
+        for other in
+            ["GET /backup HTTP/1.1\r\n\r\n", "POST /backups HTTP/1.1\r\n\r\n", "POST /metrics HTTP/1.1\r\n\r\n"]
+        {
+            assert!(copying(other.as_bytes(), &Keeping(Ok(()))).is_none(), "{other}");
+        }
+        assert!(copying(post, &Fixed(Ok(Vec::new()))).is_none(), "nothing is kept");
+        assert_eq!(respond(post, &Fixed(Ok(Vec::new()))).status, 404);
     }
 
     #[test]
