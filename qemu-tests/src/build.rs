@@ -13,11 +13,12 @@ const GLIBC: &str = "x86_64-unknown-linux-gnu";
 /// Where the programs are.
 const PROGRAM_PACKAGES: [&str; 3] = ["latchkey-cli", "latchkey-join-service", "latchkey-key-service"];
 /// The centre's programs, which the command line looks for beside itself; one of them is a library, mosquitto's plugin.
-const CENTRE_PACKAGES: [&str; 7] = [
+const CENTRE_PACKAGES: [&str; 8] = [
     "latchkey-auth",
     "latchkey-cluster-manager",
     "latchkey-config-db",
     "latchkey-directory",
+    "latchkey-enrol-service",
     "latchkey-git-server",
     "latchkey-kerberos-helper",
     "latchkey-mosquitto-plugin",

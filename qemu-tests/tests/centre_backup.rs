@@ -5,12 +5,29 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::{Command, Output};
 
-use latchkey_centre_site::Program;
+use latchkey_centre_site::{Program, Service};
 use latchkey_qemu_tests::centre::Centre;
 
 fn centre(running: &Centre, arguments: &[&OsStr]) -> Output {
     let mut latchkey = Command::new(running.programs().join("latchkey"));
     latchkey.arg("centre").args(arguments).args(["--output", "json"]).output().unwrap()
+}
+
+/// Invites a machine, as an operator does beside the enrol service.
+fn invite(running: &Centre, name: &str) {
+    let mut latchkey = Command::new(running.programs().join("latchkey"));
+    latchkey.args(["cluster", "invite", name, "--directory"]).arg(running.layout.registrations());
+    let done = latchkey.arg("--to").arg(running.run.file(name)).output().unwrap();
+    assert!(done.status.success(), "{}", words(&done));
+}
+
+/// What an operator said to the enrol service: each file, and what stands in it.
+fn said(running: &Centre) -> Vec<(String, Vec<u8>)> {
+    let root = running.layout.registrations();
+    let files = fs::read_dir(root.join("invitations")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.chain([root.join("registration.json")]).collect();
+    files.sort();
+    files.into_iter().map(|path| (path.display().to_string(), fs::read(&path).unwrap())).collect()
 }
 
 fn words(output: &Output) -> String {
@@ -27,7 +44,11 @@ fn head(running: &Centre, name: &str) -> String {
 
 #[test]
 fn a_centre_is_copied_while_it_runs_and_is_the_same_on_an_empty_machine() {
-    let mut running = Centre::started("centre-backup").unwrap();
+    let mut running = Centre::prepared("centre-backup", false).unwrap();
+    let (report, _) = running.start().unwrap();
+    invite(&running, "Press_4");
+    let invited = said(&running);
+    assert_eq!(invited.len(), 2, "{invited:?}");
     let made = running.reported(&["new", "Nord"]).unwrap();
     let before = head(&running, "before");
     let (root, file) = (running.layout.root().to_owned(), running.run.file("centre.backup"));
@@ -57,7 +78,12 @@ fn a_centre_is_copied_while_it_runs_and_is_the_same_on_an_empty_machine() {
 
     let restored = centre(&running, &["restore".as_ref(), file.as_ref(), root.as_ref()]);
     assert!(restored.status.success(), "{}", words(&restored));
-    running.start().unwrap();
+    let (again, _) = running.start().unwrap();
+    // What stands in images, and what an operator said to the enrol service.
+    assert_eq!(again["enrol_service"], report["enrol_service"]);
+    assert_eq!(said(&running), invited);
+    assert!(running.layout.registrations().join("records").exists());
+    assert!(running.child(Service::Enrol.file_name()).is_ok());
     // The password of before, the cluster, its repository.
     let shown = running.reported(&["show", "Nord"]).unwrap();
     assert_eq!((&shown["uuid"], &shown["ready"]), (&made["uuid"], &true.into()));

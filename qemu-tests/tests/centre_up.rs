@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::process::Command;
 use std::thread::scope;
 
-use latchkey_centre_site::Program;
+use latchkey_centre_site::{Program, Service};
 use latchkey_factory_plus::uuids::application;
 use latchkey_qemu_tests::centre::Centre;
 use latchkey_qemu_tests::process::Finished;
@@ -38,7 +39,7 @@ fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
     assert!(centre.password.len() >= 32, "160 bits");
     let mut running: Vec<_> = centre.children().into_iter().map(|child| child.program).collect();
     running.sort();
-    let ours = Program::ALL.map(Program::file_name);
+    let ours = Service::ALL.map(Service::file_name);
     let mut expected: Vec<_> = ours.into_iter().chain(["kadmind", "krb5kdc", "mosquitto"]).collect();
     expected.sort_unstable();
     assert_eq!(running, expected);
@@ -48,13 +49,23 @@ fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
     let written = centre.send(centre.admin(), "PUT", Program::ConfigDb, &info(&object), &name).unwrap();
     assert_eq!(written.status, 201, "{written:?}");
     assert_eq!(report["event"], "running");
+    let machines = report["enrol_service"].clone();
+    assert_eq!(machines["address"], centre.parameters.enrol_service());
+    assert_eq!(machines["directory"], centre.layout.registrations().to_str().unwrap());
+    assert_eq!(
+        enrol(&centre, "--print-key-hash"),
+        format!("latchkey.centre_key={}\n", machines["key"].as_str().unwrap())
+    );
+    let check = enrol(&centre, "--check");
+    assert!(check.contains("admit nobody: there is no policy.json"), "{check}");
+    assert!(check.contains(&format!("be sv1enrol@{}", centre.parameters.realm)), "{check}");
     assert!(centre.stop().unwrap().success());
     assert_eq!(centre.ending(), [json!({"schema": 1, "event": "ended"})]);
     assert_eq!(centre.processes(), []);
 
     let (report, taken) = centre.start().unwrap();
     eprintln!("centre up again: {taken:?}");
-    assert_eq!(report["password"], Value::Null);
+    assert_eq!((&report["password"], &report["enrol_service"]), (&Value::Null, &machines));
     let kept = centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap();
     assert_eq!((kept.status, kept.json()), (200, name));
 
@@ -75,6 +86,40 @@ fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
     assert_eq!(centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap().status, 200);
 }
 
+/// What the enrol service says of its configuration.
+fn enrol(centre: &Centre, asked: &str) -> String {
+    let mut command = Command::new(centre.programs().join(Service::Enrol.file_name()));
+    let done = command.arg("--config").arg(centre.layout.config(Service::Enrol)).arg(asked).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[test]
+fn the_enrol_service_has_an_account_of_its_own_that_reaches_no_cluster_of_others() {
+    let centre = Centre::started("centre-enrol").unwrap();
+    let account = Service::Enrol.account();
+    let password = fs::read_to_string(centre.layout.password(account)).unwrap();
+    let its = (account, password.as_str());
+    let cluster = centre.cluster_object().unwrap();
+    // It may read what it goes by, and so learns that there is nothing yet.
+    for known in [application::EDGE_CLUSTER_CONFIGURATION, application::EDGE_CLUSTER_SETUP_STATUS] {
+        until("its rights to be known", || {
+            let read = centre.ask(its, "GET", Program::ConfigDb, &Centre::entry(known, &cluster)).unwrap();
+            (read.status == 404).then_some(())
+        });
+    }
+    let read = centre.ask(its, "GET", Program::ConfigDb, &info(&cluster)).unwrap();
+    assert_eq!(read.status, 403, "{read:?}");
+    let theirs = Centre::entry(application::EDGE_CLUSTER_CONFIGURATION, &cluster);
+    let configuration = json!({"name": "Theirs", "namespace": "fplus-edge", "chart": cluster});
+    let written = centre.send(its, "PUT", Program::ConfigDb, &theirs, &configuration).unwrap();
+    assert_eq!(written.status, 403, "{written:?}");
+    let asked =
+        centre.send(its, "POST", Program::ClusterManager, &format!("v1/cluster/{cluster}/manifests"), &json!({}));
+    let asked = asked.unwrap();
+    assert_eq!(asked.status, 403, "{asked:?}");
+}
+
 #[test]
 fn what_keeps_a_centre_from_its_start_is_named_and_nothing_is_left_running() {
     let centre = Centre::prepared("centre-vain", true).unwrap();
@@ -88,7 +133,12 @@ fn what_keeps_a_centre_from_its_start_is_named_and_nothing_is_left_running() {
 
     let programs = centre.linked_programs("programs").unwrap();
     let mut centre = centre.with_programs(programs);
-    let some = ["latchkey-git-server", "latchkey-kerberos-helper", "liblatchkey_mosquitto_plugin.so"];
+    let some = [
+        "latchkey-enrol-service",
+        "latchkey-git-server",
+        "latchkey-kerberos-helper",
+        "liblatchkey_mosquitto_plugin.so",
+    ];
     let places = some.map(|program| (centre.programs().join(program), centre.run.file(program)));
     for (here, away) in &places {
         fs::rename(here, away).unwrap();

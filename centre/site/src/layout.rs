@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Program;
+use crate::{Program, Service};
 
 /// A centre's directory. Paths are absolute.
 #[derive(Debug, Clone)]
@@ -47,8 +47,8 @@ impl Layout {
     /// The directories, in the order in which they are made.
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut directories = vec![self.kdc(), self.secrets(), self.tls(), self.logs(), self.broker()];
-        directories.extend(Program::ALL.map(|program| self.of(program)));
-        directories.push(self.repositories());
+        directories.extend(Service::ALL.map(|service| self.of(service)));
+        directories.extend([self.repositories(), self.registrations()]);
         directories
     }
 
@@ -90,6 +90,11 @@ impl Layout {
     /// The keys of what clients get tickets for.
     pub fn http_keytab(&self) -> PathBuf {
         self.secrets().join("http.keytab")
+    }
+
+    /// The key that the enrol service proves itself with to machines.
+    pub fn enrol_key(&self) -> PathBuf {
+        self.secrets().join("enrol-service.key")
     }
 
     /// The keys of the KDC's administrator.
@@ -143,13 +148,13 @@ impl Layout {
     }
 
     /// One of our services' files.
-    pub fn of(&self, program: Program) -> PathBuf {
-        self.0.join(program.name())
+    pub fn of(&self, service: impl Into<Service>) -> PathBuf {
+        self.0.join(service.into().name())
     }
 
     /// Its configuration.
-    pub fn config(&self, program: Program) -> PathBuf {
-        self.of(program).join("config.json")
+    pub fn config(&self, service: impl Into<Service>) -> PathBuf {
+        self.of(service).join("config.json")
     }
 
     /// What it keeps.
@@ -160,5 +165,10 @@ impl Layout {
     /// The repositories.
     pub fn repositories(&self) -> PathBuf {
         self.of(Program::GitServer).join("repositories")
+    }
+
+    /// The enrol service's directory: policy, manifests, rules and invitations are the operator's, the records its own.
+    pub fn registrations(&self) -> PathBuf {
+        self.of(Service::Enrol).join("directory")
     }
 }

@@ -8,7 +8,9 @@ use latchkey_kerberos::acl::AclError;
 
 use serde::{Deserialize, Serialize};
 
-/// The services of ours, in the order in which they start.
+use crate::EnrolPlace;
+
+/// The services of ours that answer HTTP, each at an origin of its own. [`crate::Service`] has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     /// Who is who, and what each may do.
@@ -108,6 +110,9 @@ pub struct Places {
     pub git_server: Place,
     /// The cluster manager and its page.
     pub cluster_manager: Place,
+    /// The enrol service, for machines. Centres of before there was one have it on loopback.
+    #[serde(default)]
+    pub enrol_service: EnrolPlace,
     /// The MQTT broker.
     pub broker: SocketAddr,
     /// The KDC, by TCP and UDP.
@@ -190,6 +195,7 @@ impl Parameters {
             config_db: place(2)?,
             auth: place(3)?,
             git_server: place(4)?,
+            enrol_service: EnrolPlace::on_loopback(first),
             broker: at(5),
             kdc: at(6),
             kadmin: at(7),
@@ -256,8 +262,18 @@ impl Parameters {
 
     /// Where edges find the KDC and its administration: `HOST:PORT` each.
     pub fn kdc(&self) -> [String; 2] {
+        [self.places.kdc, self.places.kadmin].map(|place| self.reached(place))
+    }
+
+    /// Where machines find the enrol service: `HOST:PORT`, as `latchkey.centre` says it.
+    pub fn enrol_service(&self) -> String {
+        self.reached(self.places.enrol_service.listen)
+    }
+
+    /// What others reach by that listens here: `HOST:PORT`.
+    fn reached(&self, place: SocketAddr) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        [self.places.kdc, self.places.kadmin].map(|place| format!("{host}:{}", place.port()))
+        format!("{host}:{}", place.port())
     }
 
     /// The hosts that our services' certificate is for, each once.
@@ -273,6 +289,7 @@ impl Parameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Service;
 
     #[test]
     fn a_centre_on_a_laptop_listens_on_loopback_alone() {
@@ -281,9 +298,23 @@ mod tests {
             let place = parameters.place(program);
             assert!(place.listen.ip().is_loopback() && place.admin.ip().is_loopback() && place.url.is_secure());
         }
+        for service in Service::ALL {
+            assert!(service.listens(&parameters).iter().all(|address| address.ip().is_loopback()));
+        }
+        let mut all: Vec<_> = Service::ALL.iter().flat_map(|service| service.listens(&parameters)).collect();
+        let Places { broker, kdc, kadmin, kpasswd, .. } = parameters.places;
+        all.extend([broker, kdc, kadmin, kpasswd]);
+        let many = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), many, "each port once");
         assert_eq!(parameters.hosts(), ["localhost"]);
+        assert_eq!(parameters.enrol_service(), "localhost:8449");
         let text = serde_json::to_string(&parameters).unwrap();
         assert_eq!(serde_json::from_str::<Parameters>(&text).unwrap(), parameters);
+        let mut before: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(before["places"].as_object_mut().unwrap().remove("enrol_service").is_some());
+        assert_eq!(serde_json::from_value::<Parameters>(before).unwrap(), parameters, "of before there was one");
     }
 
     #[test]

@@ -5,26 +5,49 @@ use std::path::Path;
 use latchkey_factory_plus::{EdgeProgram, UpnError, Uuid, uuids};
 use serde_json::{Map, Value, json};
 
-use crate::{Layout, Parameters, Program};
+use crate::{Layout, Parameters, Program, Service};
 
 /// The principal that sets the centre up, and passes every check of the services.
 pub const ROOT: &str = "sv1setup";
 
-/// The configuration of a service: how it is reached, who verifies callers, where the others are, whose permissions are known
-/// without the authorisation service, and what only this service has.
+/// The configuration of a service.
 ///
 /// # Errors
 /// As [`Parameters::upn`].
-pub fn config(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path) -> Result<String, UpnError> {
+pub fn config(parameters: &Parameters, layout: &Layout, service: Service, helper: &Path) -> Result<String, UpnError> {
+    let config = match service {
+        Service::Http(program) => http_config(parameters, layout, program, helper)?,
+        Service::Enrol => enrol_config(parameters, layout)?,
+    };
+    Ok(format!("{config:#}\n"))
+}
+
+/// That of the enrol service: where machines meet it, by what it decides, and where the others are.
+fn enrol_config(parameters: &Parameters, layout: &Layout) -> Result<Value, UpnError> {
+    let [listen, admin] = Service::Enrol.listens(parameters);
+    Ok(json!({
+        "schema": 1,
+        "listen": listen,
+        "admin_listen": admin,
+        "directory": layout.registrations(),
+        "identity_key": layout.enrol_key(),
+        "collateral": parameters.places.enrol_service.collateral,
+        "centre": centre(parameters, layout, Service::Enrol)?,
+    }))
+}
+
+/// One of who answers HTTP: how it is reached, who verifies callers, where the others are, whose permissions are known without the
+/// authorisation service, and what only this service has.
+fn http_config(parameters: &Parameters, layout: &Layout, program: Program, helper: &Path) -> Result<Value, UpnError> {
     let mut config = Map::from_iter([
         ("schema".to_owned(), json!(1)),
         ("http".to_owned(), http(parameters, layout, program)),
         ("kerberos".to_owned(), kerberos(parameters, layout, program, helper)),
-        ("centre".to_owned(), centre(parameters, layout, program)?),
+        ("centre".to_owned(), centre(parameters, layout, program.into())?),
         ("access".to_owned(), access(parameters, program)?),
     ]);
     config.extend(own(parameters, layout, program, helper)?);
-    Ok(format!("{:#}\n", Value::Object(config)))
+    Ok(Value::Object(config))
 }
 
 fn http(parameters: &Parameters, layout: &Layout, program: Program) -> Value {
@@ -56,11 +79,11 @@ pub fn http_service(parameters: &Parameters) -> String {
     format!("HTTP/{}", parameters.host)
 }
 
-fn centre(parameters: &Parameters, layout: &Layout, program: Program) -> Result<Value, UpnError> {
+fn centre(parameters: &Parameters, layout: &Layout, service: Service) -> Result<Value, UpnError> {
     let url = |program: Program| json!(parameters.place(program).url);
     let mut centre = json!({
-        "principal": parameters.upn(program.account())?,
-        "password_file": layout.password(program.account()),
+        "principal": parameters.upn(service.account())?,
+        "password_file": layout.password(service.account()),
         "services": {
             "directory": url(Program::Directory),
             "config_db": url(Program::ConfigDb),

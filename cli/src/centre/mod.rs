@@ -1,12 +1,14 @@
 //! `latchkey centre up`: a centre on one machine: stock KDC and broker, and our services, each a process of its own.
 //!
-//! In the order of a run: [`site`] reads or makes the directory; [`certificates`] and [`realm`] what is made once; [`processes`]
-//! start and end; [`setup`] loads what a new centre has.
+//! In the order of a run: [`site`] reads or makes the directory; [`certificates`], [`realm`] and [`enrol`] what is made once;
+//! [`processes`] start and end; [`setup`] loads what a new centre has.
 //!
 //! [`backup`] and [`units`] work on a directory that is there: [`existing`].
 
+mod admin;
 mod backup;
 mod certificates;
+mod enrol;
 mod existing;
 mod processes;
 mod programs;

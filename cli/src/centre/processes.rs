@@ -1,7 +1,6 @@
 //! The processes of a centre: started in order, each ready before the next, all ended with this command.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::admin::{self, Said};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files;
@@ -76,15 +76,15 @@ impl Processes {
     pub(super) fn wait_until_well(&mut self, name: &str, admin: SocketAddr) -> Result<(), CommandError> {
         let end = Instant::now() + READY;
         loop {
-            let said = health(admin).unwrap_or_else(|error| error.to_string());
-            if said.starts_with("HTTP/1.1 200") || said.starts_with("HTTP/1.0 200") {
+            let said = admin::ask(admin, "GET /healthz", Duration::from_secs(2));
+            let Said { good, body } = said.unwrap_or_else(|error| Said { good: false, body: error.to_string() });
+            if good {
                 return Ok(());
             }
             self.check()?;
             if Instant::now() > end {
-                let body = said.split_once("\r\n\r\n").map_or(said.as_str(), |(_, body)| body);
                 let what = format!("it was not ready within {} s", READY.as_secs());
-                return Err(ended(name, &what).because(body.trim()));
+                return Err(ended(name, &what).because(body));
             }
             look();
         }
@@ -121,16 +121,6 @@ impl Drop for Processes {
             }
         }
     }
-}
-
-/// What `/healthz` answers.
-fn health(admin: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&admin, Duration::from_secs(1))?;
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    write!(stream, "GET /healthz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
-    let mut said = Vec::new();
-    stream.take(64 << 10).read_to_end(&mut said)?;
-    Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 fn open(log: &Path) -> Result<File, CommandError> {

@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use latchkey_centre_site::Program;
+use latchkey_centre_site::Service;
 
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -76,7 +76,7 @@ impl Programs {
             CommandError::local(CommandCode::ProgramMissing, "this command's own file").because(error.to_string())
         })?;
         let beside = own.parent().unwrap_or_else(|| Path::new("/"));
-        let ours = Program::ALL.map(Program::file_name).into_iter().chain([HELPER, PLUGIN]);
+        let ours = Service::ALL.map(Service::file_name).into_iter().chain([HELPER, PLUGIN]);
         let ours: Vec<PathBuf> = ours.map(|name| beside.join(name)).filter(|path| !is_file(path)).collect();
         let stock: Vec<Stock> = Stock::ALL.into_iter().filter(|program| program.find().is_none()).collect();
         if ours.is_empty() && stock.is_empty() {
@@ -87,8 +87,8 @@ impl Programs {
     }
 
     /// A service of ours.
-    pub(super) fn service(&self, program: Program) -> PathBuf {
-        self.beside.join(program.file_name())
+    pub(super) fn service(&self, service: Service) -> PathBuf {
+        self.beside.join(service.file_name())
     }
 
     /// The helper of the services that speak Kerberos.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use latchkey_centre_site::{Layout, Program, kdc, services};
+use latchkey_centre_site::{Layout, Service, kdc, services};
 use latchkey_factory_plus::Upn;
 use latchkey_kerberos::{Admin, AdminKey, AdminSettings, Denied};
 use zeroize::Zeroizing;
@@ -56,7 +56,7 @@ pub(super) async fn principals(site: &Site, programs: &Programs) -> Result<Admin
         key: AdminKey::Keytab(site.layout.admin_keytab()),
         deadline: DEADLINE,
     });
-    for account in Program::ALL.map(Program::account).into_iter().chain([services::ROOT]) {
+    for account in Service::ALL.map(Service::account).into_iter().chain([services::ROOT]) {
         let password = site.password(account)?;
         let password = Zeroizing::new(password.expose().to_vec());
         let principal = upn(site, account)?;

@@ -76,7 +76,7 @@ fn dumps(site: &Site) -> Result<Setup, CommandError> {
 }
 
 /// The UUIDs that this centre made for itself, kept before anything is made with them.
-fn local(site: &Site) -> Result<Local, CommandError> {
+pub(super) fn local(site: &Site) -> Result<Local, CommandError> {
     let path = site.layout.local();
     if path.exists() {
         return site::read(&path);

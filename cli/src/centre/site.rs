@@ -4,7 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use latchkey_centre_site::{Layout, Parameters, Program, broker, kdc, services};
+use latchkey_centre_site::{Layout, Parameters, Program, Service, broker, kdc, services};
 use latchkey_factory_plus::UpnError;
 use latchkey_keys::Secret;
 use rustix::fs::{FlockOperation, flock};
@@ -60,9 +60,9 @@ impl Site {
         let acl = kdc::kadm5_acl(parameters).map_err(|error| CommandError::usage(error.to_string()))?;
         write(&layout.kadm5_acl(), &acl, Readers::OwnerOnly)?;
         write(&layout.mosquitto_conf(), &broker::mosquitto_conf(parameters, layout, &plugin), Readers::Anyone)?;
-        for program in Program::ALL {
-            let config = services::config(parameters, layout, program, &helper).map_err(unusable)?;
-            write(&layout.config(program), &config, Readers::OwnerOnly)?;
+        for service in Service::ALL {
+            let config = services::config(parameters, layout, service, &helper).map_err(unusable)?;
+            write(&layout.config(service), &config, Readers::OwnerOnly)?;
         }
         let authorities = (!parameters.insecure).then(|| layout.authority());
         let directory = parameters.place(Program::Directory).url.clone();

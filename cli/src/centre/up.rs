@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use async_signal::{Signal, Signals};
-use latchkey_centre_site::{Program, kdc};
+use latchkey_centre_site::{Program, Service, kdc};
 use serde::Serialize;
 use smol::stream::StreamExt as _;
 
+use super::enrol::{self, EnrolService};
 use super::processes::Processes;
 use super::programs::{Programs, Stock};
 use super::site::Site;
@@ -33,6 +34,7 @@ pub(crate) fn up(arguments: &Arguments, output: &Output) -> Result<Exit, Command
     if !site.parameters.insecure {
         certificates::make(&site)?;
     }
+    let enrol_service = enrol::make(&site)?;
     output.waiting("making the realm");
     realm::make(&site)?;
     let mut processes = Processes::default();
@@ -46,6 +48,7 @@ pub(crate) fn up(arguments: &Arguments, output: &Output) -> Result<Exit, Command
         password: password.map(|password| password.to_string()),
         realm: site.parameters.realm.to_string(),
         authorities,
+        enrol_service,
         operator: site.layout.operator().display().to_string(),
     })?;
     block_on(follow(&mut processes, stop))?;
@@ -76,14 +79,14 @@ fn start(
     mit(Stock::Kadmind, &["-nofork", "-r", realm], places.kadmin)?;
     output.say(Tone::Good, "started", &format!("the KDC of {realm}, administrated by {}", kdc::ADMINISTRATOR));
     let admin = block_on(realm::principals(site, programs))?;
-    for program in Program::ALL {
-        output.waiting(&format!("starting {}", program.name()));
-        let mut command = Command::new(programs.service(program));
-        command.arg("--config").arg(site.layout.config(program));
-        let place = site.parameters.place(program);
-        processes.start(program.file_name(), command, &site.layout.log(program.name()), place.listen)?;
-        output.say(Tone::Good, "started", &format!("{:<16} {}", program.name(), place.url));
-        if program == Program::ConfigDb {
+    for service in Service::ALL {
+        output.waiting(&format!("starting {}", service.name()));
+        let mut command = Command::new(programs.service(service));
+        command.arg("--config").arg(site.layout.config(service));
+        let [listen, _] = service.listens(&site.parameters);
+        processes.start(service.file_name(), command, &site.layout.log(service.name()), listen)?;
+        output.say(Tone::Good, "started", &format!("{:<16} {}", service.name(), service.address(&site.parameters)));
+        if service == Program::ConfigDb.into() {
             block_on(setup::load(site, output))?;
         }
     }
@@ -91,9 +94,10 @@ fn start(
     command.arg("-c").arg(site.layout.mosquitto_conf());
     processes.start("mosquitto", command, &site.layout.log("mosquitto"), places.broker)?;
     output.say(Tone::Good, "started", &format!("{:<16} {}", "mosquitto", places.broker));
-    for program in Program::ALL {
-        output.waiting(&format!("waiting for {}", program.name()));
-        processes.wait_until_well(program.name(), site.parameters.place(program).admin)?;
+    for service in Service::ALL {
+        output.waiting(&format!("waiting for {}", service.name()));
+        let [_, admin] = service.listens(&site.parameters);
+        processes.wait_until_well(service.name(), admin)?;
     }
     let needed = first || new_password || block_on(realm::lacks_operator(site, &admin))?;
     Ok(if needed { Some(block_on(realm::operator(site, &admin))?) } else { None })
@@ -135,6 +139,7 @@ struct UpReport {
     password: Option<String>,
     realm: String,
     authorities: Option<String>,
+    enrol_service: EnrolService,
     operator: String,
 }
 
@@ -148,10 +153,12 @@ impl Report for UpReport {
         let trust =
             self.authorities.as_ref().map(|path| format!("trust      {path}   (for browsers and curl --cacert)\n"));
         format!(
-            "\npage       {page}\nuser       {}\n{password}{}centre     {}   (for `latchkey cluster … --centre`)\n\nCtrl+C ends all of it.\n",
+            "\npage       {page}\nuser       {}\n{password}{}centre     {}   (for `latchkey cluster … --centre`)\nenrolment  {}   (policy, manifests; for `latchkey cluster invite … --directory`)\nmachines   {}\n\nCtrl+C ends all of it.\n",
             self.user,
             trust.unwrap_or_default(),
             self.operator,
+            self.enrol_service.directory(),
+            self.enrol_service.command_line(),
         )
     }
 }

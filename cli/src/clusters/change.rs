@@ -10,6 +10,7 @@ use latchkey_factory_plus_client::notify::Event;
 use serde::{Deserialize, Serialize};
 use smol::future::FutureExt as _;
 
+use super::NAMESPACE;
 use super::look::{ClusterReport, now_ms, state};
 use super::reach::{Centre, failed};
 use crate::arguments::Arguments;
@@ -46,7 +47,7 @@ struct Info<'a> {
 pub(crate) fn new(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let name = arguments.operand_text(0)?;
     let name: ClusterName = name.parse().map_err(|error| CommandError::usage(format!("{name}: {error}")))?;
-    let namespace = arguments.text("namespace")?.unwrap_or("fplus-edge");
+    let namespace = arguments.text("namespace")?.unwrap_or(NAMESPACE);
     let chart = arguments.value::<Uuid>("chart")?;
     let centre = Centre::of(arguments)?;
     let patience = arguments.timeout(PATIENCE)?;

@@ -15,3 +15,6 @@ pub(crate) use look::{list, show};
 pub(crate) use reach::{CentreFile, failed};
 pub(crate) use register::{admit, held, invite, uninvite};
 pub(crate) use seal::seal;
+
+/// The namespace at an edge where nobody says.
+pub(crate) const NAMESPACE: &str = "fplus-edge";

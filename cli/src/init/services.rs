@@ -6,7 +6,6 @@
 
 use latchkey_api::control_plane::{ControlPlaneFiles, file};
 use latchkey_api::service_files::{MAX_FILE, ServiceFiles};
-use latchkey_channel::PinnedKeyAttester;
 use latchkey_cluster_store::control_plane;
 use latchkey_keys::{MasterSecret, SecretVec};
 use rcgen::{BasicConstraints, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -19,6 +18,7 @@ use crate::client_certificate::{Client, named, text_of};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{is_standard_input, read_secret};
+use crate::pinned_key::hash_of;
 
 /// What the key service's certificate is for, as the images' configuration of the join service says it.
 const KEY_SERVICE: &str = "key-service.latchkey.internal";
@@ -94,12 +94,6 @@ impl Inside {
         ];
         ServiceFiles::new(files).map_err(|error| unusable(error.to_string()))
     }
-}
-
-fn hash_of(identity: &SecretVec) -> Option<String> {
-    let key = KeyPair::from_pem(std::str::from_utf8(identity.expose()).ok()?).ok()?;
-    let der = Zeroizing::new(key.serialize_der());
-    Some(PinnedKeyAttester::from_pkcs8(&der).ok()?.hash().to_string())
 }
 
 /// Of the two services, and of nobody else: its key is gone when the certificates are made.

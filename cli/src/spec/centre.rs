@@ -21,7 +21,7 @@ pub(super) const UP: Command = Command {
         switch("new-password", "give the user admin a new password, and print it"),
     ],
     summary: "runs a centre on this machine until it is told to stop",
-    about: "A centre keeps the configuration of edge clusters, knows who may do what, has their\nrepositories, and sets new ones up. This starts stock krb5kdc, kadmind and mosquitto,\nand our services, each a program of its own beside this one; prints the address of the\npage and, the first time, the password of the user admin; and ends all with itself.\nRun again, it goes on with what the directory has: addresses, URLs and the realm stand\nin its centre.json. With --output json each line of standard output is one object: that\nit runs, and how it ended.",
+    about: "A centre keeps the configuration of edge clusters, knows who may do what, has their\nrepositories, and sets new ones up. This starts stock krb5kdc, kadmind and mosquitto,\nand our services, each a program of its own beside this one; prints the address of the\npage, the first time the password of the user admin, and what machines that register\nclusters by themselves have on their command line; and ends all with itself.\nRun again, it goes on with what the directory has: addresses, URLs and the realm stand\nin its centre.json. With --output json each line of standard output is one object: that\nit runs, and how it ended.",
     examples: &["latchkey centre up ./centre", "latchkey centre up ./centre --organisation ACME --realm ACME.EXAMPLE"],
     run: centre::up,
 };
@@ -43,7 +43,7 @@ pub(super) const BACKUP: Command = Command {
     operands: &[EXISTING],
     flags: &[required("to", "FILE", "the backup: a new file, mode 0600")],
     summary: "backs up a centre while it runs",
-    about: "Configuration database, authorisation service, directory, KDC and repositories, in this\norder, each as it is at one moment: all that the first one knows as made is in those\nafter it. With the centre's passwords, keys and authority, so whoever reads FILE can be\nanybody in this centre: encrypt it before it leaves the machine. Bootstrap commands are\nnot in it.",
+    about: "Configuration database, authorisation service, directory, enrol service, KDC and\nrepositories, in this order, each as it is at one moment: all that the first one knows\nas made is in those after it. With the centre's passwords, keys and authority, so\nwhoever reads FILE can be anybody in this centre: encrypt it before it leaves the\nmachine. Bootstrap commands are not in it, nor machines that wait to register.",
     examples: &["latchkey centre backup ./centre --to ./centre.backup"],
     run: centre::backup,
 };

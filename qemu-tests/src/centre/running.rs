@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use latchkey_centre_site::{Layout, Parameters, Place, Program};
+use latchkey_centre_site::{EnrolPlace, Layout, Parameters, Place, Program, Service};
 use latchkey_factory_plus::uuids;
 use latchkey_factory_plus_client::{BaseUrl, Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use latchkey_test_support::{Lines, PATIENCE, Port, until};
@@ -84,6 +84,7 @@ impl Centre {
             let scheme = if insecure { "http" } else { "https" };
             *place = Place { listen, admin, url: url(&format!("{scheme}://localhost:{}", listen.port()))? };
         }
+        places.enrol_service = EnrolPlace { listen: next()?, admin: next()?, collateral: None };
         for address in [&mut places.broker, &mut places.kdc, &mut places.kadmin, &mut places.kpasswd] {
             *address = next()?;
         }
@@ -119,7 +120,7 @@ impl Centre {
     /// A directory with a link to each program of a centre, for a test that changes one of them.
     pub fn linked_programs(&self, name: &str) -> Result<PathBuf, HarnessError> {
         let directory = self.run.subdirectory(name)?;
-        let ours = Program::ALL.map(Program::file_name);
+        let ours = Service::ALL.map(Service::file_name);
         let others = ["latchkey", "latchkey-kerberos-helper", "liblatchkey_mosquitto_plugin.so"];
         for program in ours.into_iter().chain(others) {
             let (from, to) = (self.programs.join(program), directory.join(program));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{BROKER, BROKER_SOCKET, Installed, UnitsError, unit_name};
-use crate::{Layout, Parameters, ParametersError, Program, broker, services};
+use crate::{Layout, Parameters, ParametersError, Program, Service, broker, services};
 
 /// Where a unit finds a credential.
 fn credential(unit: &str, name: &str) -> String {
@@ -15,13 +15,13 @@ pub(super) fn config(
     parameters: &Parameters,
     layout: &Layout,
     installed: &Installed,
-    program: Program,
+    service: Service,
 ) -> Result<String, UnitsError> {
     let helper = installed.ours.join("latchkey-kerberos-helper");
-    let text = services::config(parameters, layout, program, &helper).map_err(ParametersError::from)?;
+    let text = services::config(parameters, layout, service, &helper).map_err(ParametersError::from)?;
     // Text that was a value a moment ago is one.
     let mut config: Value = serde_json::from_str(&text).unwrap_or_default();
-    let unit = unit_name(program);
+    let unit = unit_name(service);
     let mut put = |pointer: &str, value: String| {
         if let Some(place) = config.pointer_mut(pointer) {
             *place = Value::String(value);
@@ -33,7 +33,7 @@ pub(super) fn config(
     for pointer in ["/kerberos/krb5_config", "/kadmin/krb5_config"] {
         put(pointer, installed.to.join("config/krb5.conf").display().to_string());
     }
-    if program == Program::Auth {
+    if service == Program::Auth.into() {
         config["broker_socket"] = json!(BROKER_SOCKET);
         config["broker_users"] = json!([installed.broker_user.1]);
     }
@@ -41,13 +41,14 @@ pub(super) fn config(
 }
 
 /// Fields of a configuration, and the credentials that they name.
-const CREDENTIALS: [(&str, &str); 6] = [
+const CREDENTIALS: [(&str, &str); 7] = [
     ("/http/certificate", "server.pem"),
     ("/http/private_key", "server.key"),
     ("/kerberos/keytab", "http.keytab"),
     ("/centre/password_file", "password"),
     ("/centre/authorities", "authority.pem"),
     ("/kadmin/password_file", "password"),
+    ("/identity_key", "identity.key"),
 ];
 
 /// The broker's configuration.

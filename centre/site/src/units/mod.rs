@@ -9,7 +9,7 @@ mod unit;
 
 use std::path::{Path, PathBuf};
 
-use crate::{Layout, Parameters, ParametersError, Program, SiteFile, kdc};
+use crate::{Layout, Parameters, ParametersError, Service, SiteFile, kdc};
 
 /// The target that starts all of a centre.
 pub const TARGET: &str = "latchkey-centre.target";
@@ -78,12 +78,12 @@ pub fn files(parameters: &Parameters, layout: &Layout, installed: &Installed) ->
         file(unit(KDC), programs::kdc(parameters, layout, installed)),
         file(unit(KADMIND), programs::kadmind(parameters, layout, installed)),
     ];
-    for program in Program::ALL {
+    for service in Service::ALL {
         files.push(file(
-            format!("config/{}.json", program.name()),
-            configs::config(parameters, layout, installed, program)?,
+            format!("config/{}.json", service.name()),
+            configs::config(parameters, layout, installed, service)?,
         ));
-        files.push(file(unit(&unit_name(program)), programs::service(parameters, layout, installed, program)));
+        files.push(file(unit(&unit_name(service)), programs::service(parameters, layout, installed, service)));
     }
     files.push(file("config/mosquitto.conf", configs::mosquitto_conf(parameters, layout, installed)));
     files.push(file(unit(BROKER), programs::broker(parameters, layout, installed)));
@@ -91,8 +91,8 @@ pub fn files(parameters: &Parameters, layout: &Layout, installed: &Installed) ->
 }
 
 /// The unit of a service of ours.
-pub fn unit_name(program: Program) -> String {
-    format!("{}.service", program.file_name())
+pub fn unit_name(service: impl Into<Service>) -> String {
+    format!("{}.service", service.into().file_name())
 }
 
 fn file(path: impl Into<PathBuf>, content: String) -> SiteFile {
@@ -124,7 +124,7 @@ fn target(layout: &Layout, to: &Path) -> String {
 
 /// All services, in the order in which they start.
 pub fn all() -> Vec<String> {
-    let ours = Program::ALL.map(unit_name);
+    let ours = Service::ALL.map(unit_name);
     [KDC, KADMIND].into_iter().map(str::to_owned).chain(ours).chain([BROKER.to_owned()]).collect()
 }
 
@@ -132,7 +132,7 @@ fn users(layout: &Layout) -> String {
     let root = layout.root().display();
     let kdc = format!("# Written by `latchkey centre units`.\nu {KDC_USER} - \"Latchkey KDC\" {root}\n");
     let ours =
-        Program::ALL.map(|program| format!("u {} - \"Latchkey {}\" {root}\n", program.file_name(), program.name()));
+        Service::ALL.map(|service| format!("u {} - \"Latchkey {}\" {root}\n", service.file_name(), service.name()));
     kdc + &ours.concat()
 }
 
@@ -140,7 +140,7 @@ fn users(layout: &Layout) -> String {
 fn owners(layout: &Layout) -> String {
     let first = format!("# Written by `latchkey centre units`.\nz {} 0711 root root\n", layout.root().display());
     let roots = [layout.secrets(), layout.tls(), layout.broker(), layout.logs()].map(|path| (path, "root"));
-    let ours = Program::ALL.map(|program| (layout.of(program), program.file_name()));
+    let ours = Service::ALL.map(|service| (layout.of(service), service.file_name()));
     let all = roots.into_iter().chain(ours).chain([(layout.kdc(), KDC_USER)]);
     let lines = all.map(|(path, user)| format!("Z {} ~0700 {user} {user}\n", path.display()));
     std::iter::once(first).chain(lines).collect()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::unit::Unit;
 use super::{Installed, KADMIND, KDC, KDC_USER, unit_name};
-use crate::{Layout, Parameters, Program};
+use crate::{Layout, Parameters, Program, Service};
 
 fn kdc_environment(installed: &Installed) -> String {
     let to = installed.to.display();
@@ -44,36 +44,36 @@ pub(super) fn kadmind(parameters: &Parameters, layout: &Layout, installed: &Inst
     .text(layout)
 }
 
-pub(super) fn service(parameters: &Parameters, layout: &Layout, installed: &Installed, program: Program) -> String {
+pub(super) fn service(parameters: &Parameters, layout: &Layout, installed: &Installed, service: Service) -> String {
     let mut after = vec![KDC.to_owned(), KADMIND.to_owned()];
-    after.extend(Program::ALL.into_iter().take_while(|before| *before != program).map(unit_name));
-    let mut own = handed_over(parameters, layout, program.account());
-    own.extend(["ReadWritePaths=", &layout.of(program).display().to_string(), "\n"]);
-    if program == Program::Auth {
+    after.extend(Service::ALL.into_iter().take_while(|before| *before != service).map(unit_name));
+    let mut own = handed_over(parameters, layout, service);
+    own.extend(["ReadWritePaths=", &layout.of(service).display().to_string(), "\n"]);
+    if service == Program::Auth.into() {
         own += "RuntimeDirectory=latchkey-auth\nRuntimeDirectoryMode=0711\n";
     }
-    let (memory, tasks) = match program {
+    let (memory, tasks) = match service {
         // With the runs of git.
-        Program::GitServer => ("1G", 256),
-        _ => ("256M", 128),
+        Service::Http(Program::GitServer) => ("1G", 256),
+        Service::Http(_) => ("256M", 128),
+        Service::Enrol => ("512M", 64),
     };
     let start = format!(
         "{} --config {}",
-        installed.ours.join(program.file_name()).display(),
-        installed.to.join(format!("config/{}.json", program.name())).display()
+        installed.ours.join(service.file_name()).display(),
+        installed.to.join(format!("config/{}.json", service.name())).display()
     );
-    let place = parameters.place(program);
     Unit {
-        description: format!("Latchkey centre: {}", program.name()),
+        description: format!("Latchkey centre: {}", service.name()),
         after,
-        user: program.file_name(),
+        user: service.file_name(),
         start_pre: Some(format!("{start} --check")),
         start,
         own,
         memory,
         tasks,
         families: "AF_INET AF_INET6 AF_UNIX",
-        listens: vec![place.listen, place.admin],
+        listens: service.listens(parameters).to_vec(),
     }
     .text(layout)
 }
@@ -99,11 +99,17 @@ pub(super) fn broker(parameters: &Parameters, layout: &Layout, installed: &Insta
 }
 
 /// The credentials of a service of ours.
-fn handed_over(parameters: &Parameters, layout: &Layout, account: &str) -> String {
+fn handed_over(parameters: &Parameters, layout: &Layout, service: Service) -> String {
     let load = |name: &str, path: PathBuf| format!("LoadCredential={name}:{}\n", path.display());
-    let mut lines = load("password", layout.password(account)) + &load("http.keytab", layout.http_keytab());
+    let mut lines = load("password", layout.password(service.account()));
+    lines += &match service {
+        Service::Http(_) => load("http.keytab", layout.http_keytab()),
+        Service::Enrol => load("identity.key", layout.enrol_key()),
+    };
     if !parameters.insecure {
-        lines += &server_certificate(layout);
+        if let Service::Http(_) = service {
+            lines += &server_certificate(layout);
+        }
         lines += &load("authority.pem", layout.authority());
     }
     lines

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Method;
-use latchkey_centre_site::{Program, services};
+use latchkey_centre_site::{Service, services};
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus_client::{Call, Client, Limits};
 use latchkey_group_commit::copy_place;
 
 use super::git::{self, Bundled};
 use super::member::{Kept, Member, Tls};
+use super::registrations;
 use super::spool::Spool;
 use crate::centre::existing::Existing;
 use crate::centre::programs::Stock;
@@ -40,6 +41,9 @@ pub(super) fn all(centre: &Existing, spool: &Spool, output: &Output) -> Result<V
         output.waiting(&format!("copying what {} keeps", kept.program().name()));
         found.push((Member::Data(kept), copied(centre, &client, kept, spool)?));
     }
+    output.waiting("copying what the enrol service decides by, and decided");
+    found.push(registrations::records(centre, spool)?);
+    found.extend(registrations::files(centre, spool)?);
     output.waiting("copying the KDC");
     let dump = spool.path().join("kdc-dump");
     let to = dump.display().to_string();
@@ -97,9 +101,9 @@ fn files_of(centre: &Existing) -> Vec<Found> {
     if !parameters.insecure {
         members.extend([Member::Tls(Tls::Authority), Member::Tls(Tls::AuthorityKey)]);
     }
-    let accounts = Program::ALL.map(Program::account).into_iter().chain([services::ROOT]);
+    let accounts = Service::ALL.map(Service::account).into_iter().chain([services::ROOT]);
     let secrets = accounts.map(|account| layout.password(account));
-    for path in secrets.chain([layout.http_keytab(), layout.admin_keytab()]) {
+    for path in secrets.chain([layout.http_keytab(), layout.admin_keytab(), layout.enrol_key()]) {
         members.extend(path.file_name().and_then(|name| name.to_str()).and_then(Member::secret));
     }
     let found = members.into_iter().map(|member| {

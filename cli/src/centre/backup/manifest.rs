@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use latchkey_centre_site::{Program, services};
+use latchkey_centre_site::{Service, services};
 use serde::{Deserialize, Serialize};
 
 use super::damaged;
@@ -100,10 +100,13 @@ impl Manifest {
 
 /// What every centre has.
 pub(super) fn needed() -> Vec<Member> {
-    let mut needed = vec![Member::Parameters, Member::Local, Member::SetUp, Member::KdcDump, Member::KdcStash];
+    let mut needed =
+        vec![Member::Parameters, Member::Local, Member::SetUp, Member::KdcDump, Member::KdcStash, Member::EnrolRecords];
     needed.extend(Kept::ALL.map(Member::Data));
-    let accounts = Program::ALL.map(Program::account).into_iter().chain([services::ROOT]);
+    let accounts = Service::ALL.map(Service::account).into_iter().chain([services::ROOT]);
     needed.extend(accounts.map(|account| Member::Secret(format!("{account}.password"))));
-    needed.extend(["http.keytab", "kdc-administrator.keytab"].map(|name| Member::Secret(name.into())));
+    needed.extend(
+        ["http.keytab", "kdc-administrator.keytab", "enrol-service.key"].map(|name| Member::Secret(name.into())),
+    );
     needed
 }

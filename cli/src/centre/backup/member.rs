@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use latchkey_centre_site::{Layout, Program};
 use latchkey_factory_plus::Uuid;
 
+use super::registrations;
+
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Member {
@@ -14,7 +16,7 @@ pub(super) enum Member {
     Local,
     /// `set-up.json`.
     SetUp,
-    /// A password or keytab: the file's name.
+    /// A password, keytab or key: the file's name.
     Secret(String),
     /// The centre's authority, and its key.
     Tls(Tls),
@@ -24,6 +26,10 @@ pub(super) enum Member {
     KdcStash,
     /// What a service keeps.
     Data(Kept),
+    /// What the enrol service decided.
+    EnrolRecords,
+    /// A file of the enrol service's directory: its path below that.
+    Registration(String),
     /// A bundle of a repository.
     Repository(Uuid),
     /// A repository without a branch.
@@ -83,6 +89,8 @@ impl Member {
             Self::KdcDump => "kdc/dump".into(),
             Self::KdcStash => "kdc/stash".into(),
             Self::Data(kept) => format!("{}/data", kept.program().name()),
+            Self::EnrolRecords => "enrol-service/records".into(),
+            Self::Registration(name) => format!("registration/{name}"),
             Self::Repository(uuid) => format!("git/{uuid}.bundle"),
             Self::EmptyRepository(uuid) => format!("git/{uuid}.empty"),
         }
@@ -98,12 +106,14 @@ impl Member {
             Self::Tls(Tls::AuthorityKey),
             Self::KdcDump,
             Self::KdcStash,
+            Self::EnrolRecords,
         ];
         if let Some(member) = fixed.into_iter().chain(Kept::ALL.map(Self::Data)).find(|member| member.name() == name) {
             return Some(member);
         }
         let member = match name.split_once('/')? {
             ("secrets", name) => Self::secret(name)?,
+            ("registration", name) if registrations::is_file(name) => Self::Registration(name.into()),
             ("git", name) => match name.split_once('.')? {
                 (uuid, "bundle") => Self::Repository(uuid.parse().ok()?),
                 (uuid, "empty") => Self::EmptyRepository(uuid.parse().ok()?),
@@ -118,7 +128,7 @@ impl Member {
     /// A file in the directory of secrets.
     pub(super) fn secret(name: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-        let known = name.ends_with(".password") || name.ends_with(".keytab");
+        let known = [".password", ".keytab", ".key"].into_iter().any(|end| name.ends_with(end));
         let fits = name.len() <= LONGEST_NAME && !name.starts_with('.') && name.bytes().all(plain);
         (known && fits).then(|| Self::Secret(name.into()))
     }
@@ -126,10 +136,10 @@ impl Member {
     /// The most bytes that it may have.
     pub(super) const fn limit(&self) -> u64 {
         match self {
-            Self::Parameters | Self::Local | Self::SetUp => LARGEST_JSON,
+            Self::Parameters | Self::Local | Self::SetUp | Self::Registration(_) => LARGEST_JSON,
             Self::Secret(_) | Self::Tls(_) | Self::KdcStash => LARGEST_SECRET,
             Self::KdcDump => LARGEST_DUMP,
-            Self::Data(_) | Self::Repository(_) => LARGEST,
+            Self::Data(_) | Self::EnrolRecords | Self::Repository(_) => LARGEST,
             Self::EmptyRepository(_) => 0,
         }
     }
@@ -146,6 +156,8 @@ impl Member {
             Self::KdcDump => layout.kdc().join("dump"),
             Self::KdcStash => layout.kdc().join("stash"),
             Self::Data(kept) => layout.data(kept.program()),
+            Self::EnrolRecords => layout.registrations().join("records"),
+            Self::Registration(name) => layout.registrations().join(name),
             Self::Repository(uuid) => layout.of(Program::GitServer).join(format!("{uuid}.bundle")),
             Self::EmptyRepository(uuid) => layout.of(Program::GitServer).join(format!("{uuid}.empty")),
         }

@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use latchkey_centre_site::{Layout, Parameters, kdc};
+use latchkey_cluster_store::registration::RegistrationStore;
 use serde::Serialize;
 
 use super::edge_keys::{self, EdgeKey};
@@ -22,6 +23,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style, printable};
+use crate::store_error::unusable;
 
 /// Who comes while another one works.
 const BUSY: &str = "another command restores to this directory";
@@ -134,6 +136,8 @@ impl Staging {
         for directory in staging.layout.directories() {
             files::make_directory(&directory)?;
         }
+        let registrations = RegistrationStore::open(staging.layout.registrations()).map_err(unusable)?;
+        registrations.documents().make_references().map_err(unusable)?;
         Ok(staging)
     }
 

@@ -1,0 +1,129 @@
+//! The enrol service's directory: what the operator put there, and the records of what was decided.
+//!
+//! Machines that wait are not in a backup: they ask again.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use latchkey_centre_site::Service;
+use latchkey_cluster_store::registration::RegistrationStore;
+use latchkey_group_commit::copy_place;
+
+use super::collect::Found;
+use super::member::Member;
+use super::spool::Spool;
+use crate::centre::admin;
+use crate::centre::existing::Existing;
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::files;
+use crate::store_error::unusable;
+
+/// Files of it.
+const FILES: [&str; 5] =
+    ["policy.json", "registration.json", "reference.json", "reference.json.minisig", "revisions.json"];
+/// Directories in it, with files.
+const DIRECTORIES: [&str; 4] = ["references", "denied", "invitations", "admitted"];
+/// Characters of a file's name.
+const LONGEST: usize = 200;
+/// How long the service may take for its copy.
+const COPY: Duration = Duration::from_secs(10);
+
+/// Whether it is the path of a file of the directory, below it.
+pub(super) fn is_file(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let fits = |name: &str| (1..=LONGEST).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain);
+    match name.split_once('/') {
+        Some((directory, file)) => DIRECTORIES.contains(&directory) && fits(file),
+        None => FILES.contains(&name),
+    }
+}
+
+/// The records, as they are at one moment.
+pub(super) fn records(centre: &Existing, spool: &Spool) -> Result<Found, CommandError> {
+    let [_, address] = Service::Enrol.listens(&centre.parameters);
+    let refuses = |why: String| {
+        let what = format!("{} makes no copy", Service::Enrol.name());
+        CommandError::local(CommandCode::CentreRefuses, what).because(why)
+    };
+    let said = admin::ask(address, "POST /backup", COPY).map_err(|error| refuses(error.to_string()))?;
+    if !said.good {
+        return Err(refuses(said.body));
+    }
+    let store = RegistrationStore::open(centre.layout.registrations()).map_err(unusable)?;
+    let (left, taken) = (copy_place(&store.records_path()), spool.path().join(Service::Enrol.name()));
+    fs::rename(&left, &taken).map_err(|error| files::unwritable(&left, &error))?;
+    Ok((Member::EnrolRecords, taken))
+}
+
+/// The operator's files. Each is replaced as a whole while the service runs, so each is copied first.
+pub(super) fn files(centre: &Existing, spool: &Spool) -> Result<Vec<Found>, CommandError> {
+    let root = centre.layout.registrations();
+    let mut names: Vec<String> = FILES.map(str::to_owned).into();
+    for directory in DIRECTORIES {
+        for name in list(&root.join(directory))? {
+            names.push(format!("{directory}/{name}"));
+        }
+    }
+    let mut found = Vec::new();
+    for name in names.into_iter().filter(|name| is_file(name)) {
+        let (from, to) = (root.join(&name), spool.path().join(format!("registration-{}", found.len())));
+        match fs::copy(&from, &to) {
+            Ok(_) => found.push((Member::Registration(name), to)),
+            // Taken back meanwhile, or never there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(&from, &error)),
+        }
+    }
+    Ok(found)
+}
+
+fn list(directory: &Path) -> Result<Vec<String>, CommandError> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(|error| unreadable(directory, &error))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|error| unreadable(directory, &error))?.file_name();
+        // A signature that is being put in force is of a manifest that is not there yet.
+        names.extend(name.to_str().filter(|name| name.strip_suffix(".new").is_none()).map(str::to_owned));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::local(CommandCode::FileUnreadable, format!("cannot read {}", path.display()))
+        .because(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_to_no_other_place() {
+        for name in ["policy.json", "references/edge.json", "references/edge.json.minisig", "admitted/ab.json"] {
+            assert!(is_file(name), "{name}");
+        }
+        for name in [
+            "",
+            "records",
+            "held/ab.json",
+            "references",
+            "references/",
+            "references/../policy.json",
+            "/policy.json",
+            "references/.new-1-x",
+            "references/a/b.json",
+            "denied//a",
+            "denied/a b",
+            "../policy.json",
+        ] {
+            assert!(!is_file(name), "{name}");
+        }
+    }
+}
