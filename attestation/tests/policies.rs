@@ -127,6 +127,14 @@ fn an_empty_policy_is_refused() {
 }
 
 #[test]
+fn the_policy_of_nobody_is_none_that_a_file_can_say() {
+    let nobody = Policy::of_nobody();
+    assert!(nobody.is_of_nobody() && !load(&sample()).unwrap().is_of_nobody());
+    assert_eq!((nobody.trusted_by().count(), References::none().iter().count()), (0, 0));
+    assert!(References::new(&nobody, Vec::new()).is_ok(), "it names no manifest");
+}
+
+#[test]
 fn a_policy_that_lacks_a_field_is_refused() {
     for field in ["ek_templates", "ak_trust", "ak_algorithms", "pcrs", "lock", "references", "version"] {
         let refusal = load(&with(&sample(), &format!("/{field}"), None)).unwrap_err();

@@ -67,8 +67,9 @@ const READ_THE_ENVIRONMENT: [&str; 9] = [
     // Where a pod finds the API server.
     "services/kubernetes-client/src/pod.rs",
 ];
-/// Names of ours in the environment: a cluster step is told its name. Nothing reads one.
-const OUR_NAMES: [&str; 1] = ["LATCHKEY_STEP"];
+/// Names of ours in the environment: a cluster step is told its name, and a bootstrap script, which the command line carries for new
+/// centres, may be told how long it waits. No program reads one.
+const OUR_NAMES: [&str; 2] = ["LATCHKEY_LIMIT", "LATCHKEY_STEP"];
 
 fn programs() -> Vec<(PathBuf, Vec<u8>)> {
     let mut programs = vec![build::agent().unwrap()];

@@ -48,7 +48,7 @@ impl Layout {
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut directories = vec![self.kdc(), self.secrets(), self.tls(), self.logs(), self.broker()];
         directories.extend(Service::ALL.map(|service| self.of(service)));
-        directories.extend([self.repositories(), self.registrations(), self.collateral()]);
+        directories.extend([self.repositories(), self.registrations()]);
         directories
     }
 
@@ -170,10 +170,5 @@ impl Layout {
     /// The enrol service's directory: policy, manifests, rules and invitations are the operator's, the records its own.
     pub fn registrations(&self) -> PathBuf {
         self.of(Service::Enrol).join("directory")
-    }
-
-    /// What vendors of confidential hardware publish, for the enrol service: the operator's.
-    pub fn collateral(&self) -> PathBuf {
-        self.of(Service::Enrol).join("collateral")
     }
 }

@@ -14,8 +14,8 @@ pub mod services;
 pub mod units;
 
 pub use layout::Layout;
-pub use parameters::{EnrolPlace, Parameters, ParametersError, Place, Places, Program};
-pub use service::Service;
+pub use parameters::{Parameters, ParametersError, Place, Places, Program};
+pub use service::{EnrolPlace, Service};
 
 /// A file of a centre.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,8 @@ use latchkey_kerberos::acl::AclError;
 
 use serde::{Deserialize, Serialize};
 
+use crate::EnrolPlace;
+
 /// The services of ours that answer HTTP, each at an origin of its own. [`crate::Service`] has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
@@ -131,30 +133,6 @@ pub struct Place {
     pub admin: SocketAddr,
     /// The origin that clients reach it by.
     pub url: BaseUrl,
-}
-
-/// Where the enrol service listens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EnrolPlace {
-    /// Address and port for machines.
-    pub listen: SocketAddr,
-    /// `/metrics` and `/healthz`, on a loopback address.
-    pub admin: SocketAddr,
-}
-
-impl EnrolPlace {
-    /// On the loopback address, of a centre whose ports begin at `first`.
-    fn on_loopback(first: u16) -> Self {
-        let at = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
-        Self { listen: at(first + 9), admin: at(first + 19) }
-    }
-}
-
-impl Default for EnrolPlace {
-    fn default() -> Self {
-        Self::on_loopback(Parameters::FIRST_PORT)
-    }
 }
 
 /// Why there is no centre with these parameters.

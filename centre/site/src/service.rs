@@ -1,6 +1,9 @@
 //! All services of ours: those that clients reach by a URL, and the one that meets nodes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{Parameters, Program};
 
@@ -71,5 +74,32 @@ impl Service {
 impl From<Program> for Service {
     fn from(program: Program) -> Self {
         Self::Http(program)
+    }
+}
+
+/// Where the enrol service listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnrolPlace {
+    /// Address and port for machines.
+    pub listen: SocketAddr,
+    /// `/metrics` and `/healthz`, on a loopback address.
+    pub admin: SocketAddr,
+    /// The directory with what vendors of confidential hardware publish, as `latchkey collateral fetch` makes it; an absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collateral: Option<PathBuf>,
+}
+
+impl EnrolPlace {
+    /// On the loopback address, of a centre whose ports begin at `first`.
+    pub(crate) fn on_loopback(first: u16) -> Self {
+        let at = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        Self { listen: at(first + 9), admin: at(first + 19), collateral: None }
+    }
+}
+
+impl Default for EnrolPlace {
+    fn default() -> Self {
+        Self::on_loopback(Parameters::FIRST_PORT)
     }
 }

@@ -31,7 +31,7 @@ fn enrol_config(parameters: &Parameters, layout: &Layout) -> Result<Value, UpnEr
         "admin_listen": admin,
         "directory": layout.registrations(),
         "identity_key": layout.enrol_key(),
-        "collateral": layout.collateral(),
+        "collateral": parameters.places.enrol_service.collateral,
         "centre": centre(parameters, layout, Service::Enrol)?,
     }))
 }

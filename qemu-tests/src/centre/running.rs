@@ -84,7 +84,7 @@ impl Centre {
             let scheme = if insecure { "http" } else { "https" };
             *place = Place { listen, admin, url: url(&format!("{scheme}://localhost:{}", listen.port()))? };
         }
-        places.enrol_service = EnrolPlace { listen: next()?, admin: next()? };
+        places.enrol_service = EnrolPlace { listen: next()?, admin: next()?, collateral: None };
         for address in [&mut places.broker, &mut places.kdc, &mut places.kadmin, &mut places.kpasswd] {
             *address = next()?;
         }

@@ -88,8 +88,8 @@ fn list(directory: &Path) -> Result<Vec<String>, CommandError> {
     let mut names = Vec::new();
     for entry in entries {
         let name = entry.map_err(|error| unreadable(directory, &error))?.file_name();
-        // Of a write under way, where it is not text or begins with a dot.
-        names.extend(name.to_str().filter(|name| !name.ends_with(".new")).map(str::to_owned));
+        // A signature that is being put in force is of a manifest that is not there yet.
+        names.extend(name.to_str().filter(|name| name.strip_suffix(".new").is_none()).map(str::to_owned));
     }
     names.sort();
     Ok(names)

@@ -5,6 +5,7 @@ use super::machine::{Machine, Replaying};
 use super::rig::{Peer, Refused, Rig, now, reference, request, rule};
 use latchkey_channel::{NoProof, Purpose, SpkiHash};
 use latchkey_cluster_store::registration::InvitationToken;
+use std::fs;
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -27,6 +28,29 @@ fn evidence_that_is_not_that_of_a_locked_node_of_the_image_is_refused() {
         assert!(matches!(refused, Err(Refused::Channel(_))), "{purpose}");
     }
     enrolled(service.enrol(&good, None).unwrap());
+}
+
+#[test]
+fn without_a_policy_nobody_is_admitted() {
+    let machine = Machine::new(1);
+    let rig = Rig::new(&[&machine]);
+    rig.rules(&rule(10));
+    let documents = rig.store.documents();
+    let policy = documents.path().join("policy.json");
+    let text = fs::read_to_string(&policy).unwrap();
+    fs::remove_file(&policy).unwrap();
+    let mut service = rig.start();
+    let token = rig.invite("Press_4");
+    let refused = service.enrol(&machine, Some(&token)).unwrap_err();
+    assert!(matches!(&refused, Refused::Channel(_)), "{refused:?}");
+    service.next_line(&["Admission", "refused", "code=policy-empty"]);
+    documents.write_policy(&text).unwrap();
+    service.next_line(&["Configuration reloaded", "attestation"]);
+    enrolled(service.enrol(&machine, Some(&token)).unwrap());
+    // Taken away, it is as if there had never been one.
+    fs::remove_file(&policy).unwrap();
+    service.next_line(&["Configuration reloaded", "attestation"]);
+    assert!(matches!(service.enrol(&machine, None), Err(Refused::Channel(_))));
 }
 
 #[test]

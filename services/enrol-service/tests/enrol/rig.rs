@@ -171,6 +171,8 @@ impl std::ops::Deref for Service {
 /// What a machine got instead of an answer.
 #[derive(Debug)]
 pub(crate) enum Refused {
+    /// No connection.
+    Connection(std::io::Error),
     /// No channel.
     Channel(ChannelError),
     /// No answer.
@@ -181,6 +183,7 @@ impl Refused {
     /// The reason code as the machine sees it.
     pub(crate) fn code(&self) -> String {
         match self {
+            Self::Connection(error) => error.to_string(),
             Self::Channel(error) => error.code().to_string(),
             Self::Call(status) => status.message().split(':').next().unwrap().to_owned(),
         }
@@ -204,7 +207,7 @@ impl Peer {
     ) -> Result<Outcome, Refused> {
         let terms = Terms { attester, verifier: Arc::new(PinnedKeyVerifier::new([self.key])) };
         latchkey_test_support::block_on(async {
-            let stream = TcpStream::connect(self.address).await.unwrap();
+            let stream = TcpStream::connect(self.address).await.map_err(Refused::Connection)?;
             let proven = connect(stream, purpose, terms, TIME).await.map_err(Refused::Channel)?;
             if let Some(between) = between {
                 between();
