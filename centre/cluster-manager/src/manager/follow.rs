@@ -203,7 +203,12 @@ impl Manager {
     }
 
     /// Second components of principals that are not clusters'.
+    ///
+    /// A cluster that was decommissioned while the KDC made its list is in that list, though its name is free: so the clusters of
+    /// before the question count, too.
     async fn components(&self, stored: &Children) -> Option<Vec<String>> {
+        let stored = stored.values().filter_map(|status| status["spec"]["name"].as_str()).map(str::to_ascii_lowercase);
+        let mut clusters: BTreeSet<String> = stored.chain(self.held()).collect();
         let late = async {
             smol::Timer::after(KDC_PATIENCE).await;
             Err("no answer in time".to_owned())
@@ -215,16 +220,16 @@ impl Manager {
                 return None;
             }
         };
-        let clusters: BTreeSet<String> = {
-            let state = self.state();
-            let held = state.fleet.iter().flat_map(Fleet::machines).filter_map(|(_, machine)| machine.name());
-            let held = held.map(ClusterName::folded);
-            let stored =
-                stored.values().filter_map(|status| status["spec"]["name"].as_str()).map(str::to_ascii_lowercase);
-            held.chain(stored).collect()
-        };
+        clusters.extend(self.held());
         all.retain(|component| !clusters.contains(&component.to_ascii_lowercase()));
         Some(all)
+    }
+
+    /// The names that clusters hold now, folded.
+    fn held(&self) -> Vec<String> {
+        let state = self.state();
+        let machines = state.fleet.iter().flat_map(Fleet::machines);
+        machines.filter_map(|(_, machine)| machine.name()).map(ClusterName::folded).collect()
     }
 
     async fn follow_names(&self) {

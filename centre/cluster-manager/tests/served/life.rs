@@ -68,11 +68,32 @@ fn a_configuration_becomes_a_cluster_and_its_deletion_ends_it() {
     rig.until_phase(cluster, Phase::Deleted);
     let forbidden = block_on(rig.service(NOBODY).post_only(&path, &json!({}))).unwrap_err();
     assert!(matches!(forbidden, CallError::Forbidden { .. }), "{forbidden}");
-    block_on(manager.post_only(&path, &json!({}))).unwrap();
-    rig.until("its end", |all| (!all.contains_key(&cluster)).then_some(()));
+    rig.decommission(cluster);
     assert_eq!(rig.principals.asked.lock().unwrap().last().unwrap(), "delete Nord");
     assert_eq!(rig.entry(application::EDGE_CLUSTER_SETUP_STATUS, cluster), None);
     assert_eq!(rig.cloned(cluster), None);
+}
+
+#[test]
+fn the_name_of_a_cluster_that_was_decommissioned_is_free_again() {
+    let mut rig = Rig::new();
+    let first = rig.ready("Nord");
+    rig.delete(first);
+    rig.until_phase(first, Phase::Deleted);
+    // Somebody waits for it already; others come later, also after a restart.
+    let second = rig.configure("NORD");
+    rig.until("the refusal", |all| all.get(&second)?.error.as_ref().filter(|error| !error.retried).map(drop));
+    rig.decommission(first);
+    let view = rig.until_phase(second, Phase::Ready);
+    assert_eq!((view.name.as_str(), view.error), ("NORD", None));
+    assert!(rig.cloned(second).is_some());
+    let account = rig.identity("op1flux/NORD@EXAMPLE.ORG").unwrap();
+    assert_eq!((rig.identity("op1flux/Nord@EXAMPLE.ORG"), rig.members(rig.local.edge_flux)), (None, vec![account]));
+    rig.delete(second);
+    rig.until_phase(second, Phase::Deleted);
+    rig.decommission(second);
+    rig.start_manager();
+    assert_eq!(rig.until_phase(rig.configure("Nord"), Phase::Ready).error, None);
 }
 
 #[test]

@@ -34,6 +34,13 @@ impl Rig {
         assert!(block_on(self.db().delete_entry(app, cluster, &Precondition::None)).unwrap());
     }
 
+    /// Has everything of a deleted cluster removed.
+    pub(crate) fn decommission(&self, cluster: Uuid) {
+        let path = format!("v1/cluster/{cluster}/decommission");
+        block_on(self.service(ADMIN).post_only(&path, &json!({}))).unwrap();
+        self.until("its end", |all| (!all.contains_key(&cluster)).then_some(()));
+    }
+
     /// Follows the clusters until `wanted` says so.
     pub(crate) fn until<T>(&self, what: &str, wanted: impl Fn(&BTreeMap<Uuid, Cluster>) -> Option<T>) -> T {
         let mut search = self.service(ADMIN).notify().search("v1/cluster/", None);
