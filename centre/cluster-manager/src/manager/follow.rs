@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchkey_factory_plus::cluster::Status;
+use latchkey_factory_plus::cluster::{Registration, Status};
 use latchkey_factory_plus::uuids::{application, k8s_resource, service};
 use latchkey_factory_plus::{ClusterName, Uuid};
 use latchkey_factory_plus_client::notify::{Children, Event as Heard, Search, Watch};
@@ -40,7 +40,8 @@ impl Manager {
         self.all_configurations(&complete(&mut configurations, "configurations").await);
         let following = self.setups(own).or(self.follow_charts(charts));
         let following = following.or(self.follow_configurations(configurations)).or(self.follow_edges(edges));
-        following.or(self.follow_statuses(statuses)).or(self.follow_templates()).or(self.follow_names()).await;
+        let following = following.or(self.follow_statuses(statuses)).or(self.follow_registrations());
+        following.or(self.follow_templates()).or(self.follow_names()).await;
     }
 
     fn restore(&self, classes: Classes, helm: Uuid, stored: &Children, components: &[String]) {
@@ -121,6 +122,34 @@ impl Manager {
                 Change::Gone(cluster) => self.edge(cluster, None),
             }
         }
+    }
+
+    /// They are shown, and nothing else depends on them: nobody waits until they are read.
+    async fn follow_registrations(&self) {
+        let mut search = self.centre().config_db.search_entries(application::EDGE_CLUSTER_REGISTRATION, None);
+        let all = complete(&mut search, "registrations").await;
+        for (cluster, entry) in all {
+            self.registration(cluster, Some(&entry));
+        }
+        loop {
+            match next(&mut search, "registrations").await {
+                Change::Set(cluster, entry) => self.registration(cluster, Some(&entry)),
+                Change::Gone(cluster) => self.registration(cluster, None),
+            }
+        }
+    }
+
+    fn registration(&self, cluster: Uuid, entry: Option<&Value>) {
+        let read = entry.map(Registration::deserialize).transpose();
+        let read = read.inspect_err(|error| tracing::warn!(%cluster, %error, "A registration cannot be read"));
+        {
+            let mut state = self.state();
+            match read.ok().flatten() {
+                Some(registration) => drop(state.registrations.insert(cluster, registration)),
+                None => drop(state.registrations.remove(&cluster)),
+            }
+        }
+        self.0.changed.notify(usize::MAX);
     }
 
     /// Nobody else writes statuses; but one that could not be read is mended by somebody.

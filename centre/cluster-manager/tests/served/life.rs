@@ -1,6 +1,7 @@
 //! A cluster from its configuration to its end.
 
-use latchkey_factory_plus::manager::Phase;
+use latchkey_factory_plus::cluster::{RegisteredBy, RegisteredImage, Registration, Status};
+use latchkey_factory_plus::manager::{Cluster, Phase};
 use latchkey_factory_plus::uuids::application;
 use latchkey_factory_plus_client::CallError;
 use latchkey_test_support::{block_on, until};
@@ -119,4 +120,38 @@ fn a_changed_set_up_of_the_site_ends_nothing() {
     let helm = format!("/uuid/{cluster}");
     until("the roll-out", || rig.cloned(cluster)?["edo/cluster/helm-charts.yaml"].contains(&helm).then_some(()));
     rig.ready("Sued");
+}
+
+#[test]
+fn what_a_machine_registered_and_what_its_edge_says_is_shown_with_the_cluster() {
+    let mut rig = Rig::new();
+    let cluster = rig.ready("Nord");
+    let view = rig.until_phase(cluster, Phase::Ready);
+    assert_eq!((view.registration, view.errors.len()), (None, 0));
+    let record = Registration {
+        ek_sha256: "ab".repeat(32),
+        image: RegisteredImage {
+            manifest: "edge".into(),
+            serial: 3,
+            name: "edge-node".into(),
+            version: "1.2.0".into(),
+            machine: "test".into(),
+        },
+        policy_sha256: "cd".repeat(32),
+        by: RegisteredBy::Rule("line".into()),
+        at: 1_800_000_000,
+    };
+    rig.register(cluster, &record);
+    let errors = vec!["The deployment Press cannot be applied: no such namespace".to_owned(), "é".repeat(1024)];
+    rig.report(cluster, &Status { errors: errors.clone(), ..Status::default() });
+    let shown = |rig: &Rig| {
+        let shown = |view: &&Cluster| view.registration.is_some() && !view.errors.is_empty();
+        rig.until("the record and the problems", |all| all.get(&cluster).filter(shown).cloned())
+    };
+    let view = shown(&rig);
+    assert_eq!((view.registration.as_ref(), view.errors), (Some(&record), errors));
+    rig.start_manager();
+    assert_eq!(shown(&rig).registration, Some(record));
+    rig.report(cluster, &Status::default());
+    rig.until("no problems", |all| all[&cluster].errors.is_empty().then_some(()));
 }
