@@ -198,6 +198,7 @@ fn the_hosts_are_listed(page: &Page, uuid: &str) {
     assert_eq!(browser.run("return document.querySelectorAll('main img').length", &[]).unwrap(), 0);
     assert_ne!(browser.run("return document.title", &[]).unwrap(), "run");
     page.fit("hosts");
+    the_machine_and_the_edges_problems_are_shown(page, uuid);
     assert!(centre.report(centre.admin(), uuid, &hosts(now() - 600_000)).unwrap() < 300);
     browser.shows("Stale");
     page.fit("stale");
@@ -226,6 +227,33 @@ fn the_hosts_are_listed(page: &Page, uuid: &str) {
     assert_eq!(browser.run(moving, &[]).unwrap(), "none");
     browser.devtools("Emulation.setEmulatedMedia", &json!({ "features": [] })).unwrap();
     assert_ne!(browser.run(moving, &[]).unwrap(), "none", "where nobody asked for less");
+}
+
+/// Stays so: the views that follow are looked at with it.
+fn the_machine_and_the_edges_problems_are_shown(page: &Page, uuid: &str) {
+    let (browser, centre) = (&page.browser, &page.centre);
+    let (ek, policy) = ("ab".repeat(32), "cd".repeat(32));
+    let image = json!({ "manifest": "edge", "serial": 3, "name": "edge-node", "version": "1.2.0", "machine": "qemu" });
+    let by = json!({ "rule": "line <b>1</b>" });
+    let record = json!({ "ek_sha256": ek, "image": image, "policy_sha256": policy, "by": by, "at": 1_800_000_000 });
+    assert!(centre.register(uuid, &record).unwrap() < 300);
+    let errors = json!({ "errors": ["HelmRelease <i>press</i> cannot be applied: no such namespace"] });
+    assert!(centre.report(centre.admin(), uuid, &errors).unwrap() < 300);
+    browser.shows("1 of 2 hosts ready; a problem at the edge");
+    for text in [
+        "HelmRelease <i>press</i> cannot be applied",
+        "Rule line <b>1</b>",
+        "edge-node 1.2.0, for qemu",
+        "edge, revision 3",
+        "2027-01-15T08:00:00Z",
+        ek.as_str(),
+        policy.as_str(),
+    ] {
+        browser.shows(text);
+    }
+    page.fit("registered");
+    let shown = centre.reported(&["show", "Building_1"]).unwrap();
+    assert_eq!((&shown["registration"], &shown["errors"]), (&record, &errors["errors"]));
 }
 
 /// `link` was made for a minute, the shortest time that there is.

@@ -17,7 +17,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Uuid;
-use crate::cluster::Host;
+use crate::cluster::{Host, Registration};
 
 /// An edge cluster: what was asked for, how far its set-up is, and what its edge says.
 #[expect(clippy::struct_excessive_bools, reason = "four facts that do not depend on each other, as programs read them")]
@@ -49,6 +49,12 @@ pub struct Cluster {
     pub hosts: Vec<Host>,
     /// When the edge reported last, by its clock: milliseconds since 1970.
     pub heartbeat: Option<u64>,
+    /// What does not work at the edge, in the edge's sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+    /// Which machine registered it by itself, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration: Option<Registration>,
     /// Whether secrets can be sealed for it.
     pub sealing: bool,
     /// When another edge tried to redeem a link that one had redeemed, and that nobody has revoked since: milliseconds since 1970.

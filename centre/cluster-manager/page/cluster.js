@@ -33,7 +33,7 @@ export function clusterView(state, uuid) {
     const { text, kind, moving } = summary(cluster);
     if (said !== text) announce(`${cluster.name}: ${text}`);
     said = text;
-    update(head, make("p", { class: `${kind}${moving ? " moving" : ""}` }, text), theft(cluster), problem(cluster), steps(cluster), facts(state, uuid, cluster));
+    update(head, make("p", { class: `${kind}${moving ? " moving" : ""}` }, text), theft(cluster), problem(cluster), problems(cluster), steps(cluster), facts(state, uuid, cluster), registration(cluster));
     update(hosts, gone ? null : hostList(cluster));
     command.changed(cluster);
     for (const part of actions.children) part.changed?.(cluster);
@@ -46,6 +46,12 @@ export function clusterView(state, uuid) {
 function problem(cluster) {
   if (!cluster.error) return null;
   return make("div", { class: "panel" }, make("p", { class: "bad" }, cluster.error.message), make("p", {}, cluster.error.fix), make("p", { class: "quiet" }, again(cluster)));
+}
+
+function problems(cluster) {
+  if (!cluster.errors?.length) return null;
+  const items = cluster.errors.map((sentence) => make("li", {}, sentence));
+  return make("div", { class: "panel" }, make("h2", { id: "problems" }, "Problems at the edge"), make("ul", { "aria-labelledby": "problems" }, items));
 }
 
 function theft(cluster) {
@@ -80,7 +86,27 @@ function facts(state, uuid, cluster) {
     ["UUID", uuid],
     cluster.heartbeat ? ["Heard of", ago(cluster.heartbeat)] : null,
   ];
+  return pairs(rows);
+}
+
+function pairs(rows) {
   return make("dl", {}, rows.filter(Boolean).flatMap(([term, value]) => [make("dt", {}, term), make("dd", {}, value)]));
+}
+
+/** Which machine registered the cluster, what it ran, and by whose word. */
+function registration({ registration: record }) {
+  if (!record) return null;
+  const { image, by } = record;
+  const word = by.invitation ? `Invitation ${by.invitation}` : by.rule ? `Rule ${by.rule}` : `An operator's word, ${by.operator}`;
+  const rows = [
+    ["By whose word", word],
+    ["When", new Date(record.at * 1000).toISOString().replace(/\.\d+/, "")],
+    ["Endorsement key", record.ek_sha256],
+    ["Image", `${image.name} ${image.version}, for ${image.machine}`],
+    ["Manifest", `${image.manifest}, revision ${image.serial}`],
+    ["Policy", record.policy_sha256],
+  ];
+  return [make("h2", {}, "Registered by a machine"), make("p", { class: "quiet" }, "What it proved by its TPM. Keys and policy are shown as SHA-256."), pairs(rows)];
 }
 
 function hostList(cluster) {

@@ -16,7 +16,9 @@ export function summary(cluster, now = Date.now()) {
   if (!cluster.bootstrapped) return { text: "Ready to be bootstrapped", kind: "good" };
   if (cluster.heartbeat && now - cluster.heartbeat > SILENT) return { text: `Silent; last heard of ${ago(cluster.heartbeat, now)}`, kind: "bad" };
   const ready = cluster.hosts.filter((host) => host.ready !== false).length;
-  return { text: `${ready} of ${cluster.hosts.length} hosts ready`, kind: ready === cluster.hosts.length ? "good" : "wait" };
+  const wrong = cluster.errors?.length ?? 0;
+  const problems = wrong ? `; ${wrong === 1 ? "a problem" : `${wrong} problems`} at the edge` : "";
+  return { text: `${ready} of ${cluster.hosts.length} hosts ready${problems}`, kind: ready === cluster.hosts.length && !wrong ? "good" : "wait" };
 }
 
 export function listView(state) {

@@ -134,7 +134,7 @@ async fn settled(centre: &Centre, uuid: Uuid, patience: Duration, output: &Outpu
                 .because(error.to_string())
         })?;
         if cluster.phase == Phase::Ready && cluster.ready {
-            return output.report(&ClusterReport { uuid, cluster, registration: None });
+            return output.report(&ClusterReport { uuid, cluster });
         }
         last = state(&cluster, now_ms());
         output.waiting(&format!("{}: {last}", cluster.name));

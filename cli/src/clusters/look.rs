@@ -6,7 +6,6 @@ use latchkey_attestation::reference::format_rfc3339;
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::{Host, RegisteredBy, Registration};
 use latchkey_factory_plus::manager::{Cluster, Link, LinkState, Phase};
-use latchkey_factory_plus::uuids::application;
 use serde::Serialize;
 
 use super::reach::{Centre, failed};
@@ -56,10 +55,7 @@ pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     let (cluster, links) = block_on(async {
         let (uuid, cluster) = centre.cluster(arguments).await?;
         let links = centre.manager.read(&format!("v1/cluster/{uuid}/link")).await.map_err(|error| failed(&error))?;
-        let app = application::EDGE_CLUSTER_REGISTRATION;
-        let entry = centre.config_db.entry::<Registration>(app, uuid).await.map_err(|error| failed(&error))?;
-        let registration = entry.map(|(registration, _)| registration);
-        Ok::<_, CommandError>((ClusterReport { uuid, cluster, registration }, links.unwrap_or_default()))
+        Ok::<_, CommandError>((ClusterReport { uuid, cluster }, links.unwrap_or_default()))
     })?;
     output.report(&ShowReport { cluster, links })
 }
@@ -112,9 +108,6 @@ pub(super) struct ClusterReport {
     pub(super) uuid: Uuid,
     #[serde(flatten)]
     pub(super) cluster: Cluster,
-    /// Which machine registered it by itself, if one did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) registration: Option<Registration>,
 }
 
 impl Report for ClusterReport {
@@ -134,21 +127,13 @@ impl Report for ClusterReport {
             lines.push(("theft", theft(at, now_ms())));
             lines.push(("fix", THEFT_FIX.to_owned()));
         }
-        if let Some(Registration { ek_sha256, image, by, at, .. }) = &self.registration {
-            let word = match by {
-                RegisteredBy::Invitation(hash) => format!("the invitation {hash}"),
-                RegisteredBy::Rule(name) => format!("the rule {name}"),
-                RegisteredBy::Operator(_) => "the operator's word".to_owned(),
-            };
-            lines.extend([
-                ("machine", printable(ek_sha256)),
-                ("image", printable(&format!("{}/{} {}", image.manifest, image.name, image.version))),
-                ("registered", printable(&format!("by {word}, at {}", format_rfc3339(*at)))),
-            ]);
+        if let Some(registration) = &cluster.registration {
+            lines.extend(registered(registration));
         }
         if let Some(problem) = &cluster.error {
             lines.push(("fix", printable(&problem.fix)));
         }
+        lines.extend(cluster.errors.iter().map(|sentence| ("edge says", printable(sentence))));
         let mut text = pairs(&lines);
         if !cluster.hosts.is_empty() {
             let mut table = Table::new(&["HOST", "STATE", "ROLE", "KUBERNETES", "ARCH", "TAINT"]);
@@ -160,6 +145,24 @@ impl Report for ClusterReport {
         }
         text
     }
+}
+
+/// Which machine registered a cluster, what it ran, and by whose word.
+fn registered(record: &Registration) -> [(&'static str, String); 5] {
+    let Registration { ek_sha256, image, policy_sha256, by, at } = record;
+    let word = match by {
+        RegisteredBy::Invitation(hash) => format!("the invitation {hash}"),
+        RegisteredBy::Rule(name) => format!("the rule {name}"),
+        RegisteredBy::Operator(word) => format!("the operator's word {word}"),
+    };
+    let manifest = format!("revision {} of {}", image.serial, image.manifest);
+    [
+        ("machine", printable(&format!("TPM with the endorsement key {ek_sha256}"))),
+        ("image", printable(&format!("{} {} for {}, {manifest}", image.name, image.version, image.machine))),
+        ("policy", printable(policy_sha256)),
+        ("registered", printable(&format!("by {word}"))),
+        ("at", format_rfc3339(*at)),
+    ]
 }
 
 fn row(host: &Host, silent: bool) -> [String; 6] {

@@ -89,6 +89,18 @@ impl Centre {
         Ok(answer.status)
     }
 
+    /// Says which machine registered a cluster, as the enrol service does.
+    pub fn register(&self, uuid: &str, record: &Value) -> Result<u16, HarnessError> {
+        let path = Self::entry(application::EDGE_CLUSTER_REGISTRATION, uuid);
+        let (user, password) = self.admin();
+        let who = format!("{}:{password}", self.upn(user));
+        let (url, json) = (self.url(Program::ConfigDb, &path), "content-type: application/json");
+        let body = record.to_string();
+        let answer =
+            self.curl(&["--user", &who, "--request", "PUT", "--header", json, "--data-binary", &body, &url])?;
+        Ok(answer.status)
+    }
+
     /// What the centre keeps of a cluster's set-up.
     pub fn setup_status(&self, uuid: &str) -> Result<Value, HarnessError> {
         let path = Self::entry(application::EDGE_CLUSTER_SETUP_STATUS, uuid);

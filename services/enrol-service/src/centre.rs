@@ -7,6 +7,7 @@ use latchkey_factory_plus::manager::{BootstrapManifests, Cluster, ManifestsReque
 use latchkey_factory_plus::uuids::{application, class, service};
 use latchkey_factory_plus_client::{CallError, Client, ConfigDb, Precondition, Service};
 use smol::future::FutureExt;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a call waits for a cluster's set-up; the node asks again.
@@ -54,6 +55,24 @@ impl Centre {
         self.config_db.put_entry(registration, cluster, &record.registration(), &anyhow).await?;
         self.config_db.put_entry(app, cluster, &record.configuration(), &anyhow).await?;
         Ok(())
+    }
+
+    /// Which of these clusters, whose configurations were written once, have nothing at the centre any more.
+    ///
+    /// Neither a configuration nor a setup status: the cluster manager removes the status last, when principals, accounts and
+    /// repository are gone. The configurations are read first: a cluster without one gets no status any more, but where the
+    /// cluster manager is late; and then it refuses the name for that long, since no name counts that it has not accepted.
+    pub(crate) async fn ended(&self, clusters: &[Uuid]) -> Result<Vec<Uuid>, Hindrance> {
+        let configured = self.entries(application::EDGE_CLUSTER_CONFIGURATION).await?;
+        let set_up = self.entries(application::EDGE_CLUSTER_SETUP_STATUS).await?;
+        let ended = clusters.iter().filter(|cluster| !configured.contains(cluster) && !set_up.contains(cluster));
+        Ok(ended.copied().collect())
+    }
+
+    /// The objects that have an entry of an application.
+    async fn entries(&self, app: Uuid) -> Result<BTreeSet<Uuid>, Hindrance> {
+        let none = || Hindrance { refusal: Refusal::CentreRefused, detail: format!("there is no application {app}") };
+        Ok(self.config_db.entries(app).await?.ok_or_else(none)?.into_iter().collect())
     }
 
     /// Waits until a cluster is set up.

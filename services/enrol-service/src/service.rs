@@ -15,6 +15,7 @@ use latchkey_attesting_service::clock::unix;
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::StoreError;
 use latchkey_cluster_store::registration::{Admitted, Held, Invitation};
+use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::manager::BootstrapManifests;
 use latchkey_service_runtime::request_id::RequestIds;
 use std::sync::Arc;
@@ -81,7 +82,33 @@ impl EnrolService {
             disk: ask.disk,
             invitation: ask.invitation,
         };
-        self.keeper.decide(&said, &candidate, now).await
+        match self.keeper.decide(&said, &candidate, now).await {
+            // A name that is on record may be one of a cluster that is no more.
+            Err(Refusal::NameTaken | Refusal::NoNameLeft) if self.end_records().await => {
+                self.keeper.decide(&said, &candidate, now).await
+            }
+            decided => decided,
+        }
+    }
+
+    /// Looks for clusters that the centre has nothing of any more, and frees their names; whether there were any.
+    async fn end_records(&self) -> bool {
+        let made: Vec<Uuid> = self.keeper.look(|records| records.made().collect());
+        let ended = match self.centre.ended(&made).await {
+            Ok(ended) => ended,
+            Err(Hindrance { detail, .. }) => {
+                tracing::warn!(detail, "The centre does not say which clusters have ended");
+                return false;
+            }
+        };
+        let mut any = false;
+        for cluster in ended {
+            if self.keeper.change(cluster, |record| record.ended = true).await.is_ok() {
+                tracing::info!(%cluster, "The cluster was decommissioned: its name is free");
+                any = true;
+            }
+        }
+        any
     }
 
     /// What the operator said of this machine, as it is on the disk now.

@@ -131,7 +131,9 @@ impl Link {
     }
 
     pub(super) fn read(&mut self, ready: bool, now: u64, from: &str) -> Result<(), LinkError> {
-        let refused = self.ended(now).or(self.redeemed.as_ref().map(|_| LinkError::Redeemed));
+        // Whoever runs the command again is told that it was redeemed, which says more than that its time is over since.
+        let redeemed = self.redeemed.as_ref().map(|redemption| LinkError::Redeemed { at: redemption.at });
+        let refused = redeemed.filter(|_| self.revoked.is_none()).or(self.ended(now));
         let refused = refused.or((!ready).then_some(LinkError::NotReady));
         self.note(if refused.is_none() { UseKind::Read } else { UseKind::Refused }, now, from);
         refused.map_or(Ok(()), Err)

@@ -17,6 +17,7 @@ pub use link::{Link, MAX_USES, Redemption, Revocation, Use, UseKind};
 pub use store::LinkStore;
 pub use token::{Token, TokenError};
 
+use latchkey_attestation::reference::format_rfc3339;
 use latchkey_factory_plus::grants::{Access, allows};
 use latchkey_factory_plus::manager::CLAIM_BYTES;
 use latchkey_factory_plus::{Uuid, uuids};
@@ -45,8 +46,11 @@ pub enum LinkError {
     #[error("the link was revoked; make a new one")]
     Revoked,
     /// An edge redeemed it: its script is no longer read.
-    #[error("the link was redeemed by an edge already; make a new one")]
-    Redeemed,
+    #[error("this link was redeemed on {}; ask for a new command on the cluster's page", format_rfc3339(.at / 1000))]
+    Redeemed {
+        /// When: milliseconds since 1970.
+        at: u64,
+    },
     /// Another edge redeemed it.
     #[error(
         "another edge redeemed this link: if that was not you, revoke it, decommission the cluster and make a new link"
@@ -73,7 +77,7 @@ impl LinkError {
             Self::Forbidden => 403,
             Self::Unknown => 404,
             Self::NotReady | Self::Taken | Self::OtherCluster | Self::TooMany => 409,
-            Self::Expired | Self::Revoked | Self::Redeemed => 410,
+            Self::Expired | Self::Revoked | Self::Redeemed { .. } => 410,
             Self::Lifetime | Self::Claim => 422,
         }
     }

@@ -67,7 +67,7 @@ fn a_link_may_be_read_until_it_is_redeemed_once() {
     assert_eq!(read(&mut links, 1).as_deref(), Ok(script.sha256()));
     assert_eq!(read(&mut links, 2).as_deref(), Ok(script.sha256()));
     assert_eq!(redeem(&mut links, CLAIM, 3), Ok(Claimed { cluster: CLUSTER, first: true }));
-    assert_eq!(read(&mut links, 4), Err(LinkError::Redeemed));
+    assert_eq!(read(&mut links, 4), Err(LinkError::Redeemed { at: 3 }));
     assert_eq!(redeem(&mut links, CLAIM, 5), Ok(Claimed { cluster: CLUSTER, first: false }), "its answer may be lost");
     assert_eq!(redeem(&mut links, 8, 6), Err(LinkError::Taken));
     assert_eq!(redeem(&mut links, CLAIM, 7), Ok(Claimed { cluster: CLUSTER, first: false }));
@@ -88,6 +88,12 @@ fn a_link_may_be_read_until_it_is_redeemed_once() {
     ];
     assert_eq!(uses, expected);
     assert_eq!(link.uses[0].from, "192.0.2.1");
+    // Later it is as redeemed as before; that somebody revoked it says more.
+    let again = read(&mut links, LIFETIME_MS).unwrap_err();
+    let said = "this link was redeemed on 1970-01-01T00:00:00Z; ask for a new command on the cluster's page";
+    assert_eq!((again.status(), again.to_string().as_str()), (410, said));
+    links.revoke(permit(CLUSTER), id(1), "bob", 9).result.unwrap();
+    assert_eq!(read(&mut links, LIFETIME_MS), Err(LinkError::Revoked));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchkey_factory_plus::cluster::Status;
+use latchkey_factory_plus::cluster::{Registration, Status};
 use latchkey_factory_plus::uuids::{application, k8s_resource, service};
 use latchkey_factory_plus::{ClusterName, Uuid};
 use latchkey_factory_plus_client::notify::{Children, Event as Heard, Search, Watch};
@@ -40,7 +40,8 @@ impl Manager {
         self.all_configurations(&complete(&mut configurations, "configurations").await);
         let following = self.setups(own).or(self.follow_charts(charts));
         let following = following.or(self.follow_configurations(configurations)).or(self.follow_edges(edges));
-        following.or(self.follow_statuses(statuses)).or(self.follow_templates()).or(self.follow_names()).await;
+        let following = following.or(self.follow_statuses(statuses)).or(self.follow_registrations());
+        following.or(self.follow_templates()).or(self.follow_names()).await;
     }
 
     fn restore(&self, classes: Classes, helm: Uuid, stored: &Children, components: &[String]) {
@@ -123,6 +124,34 @@ impl Manager {
         }
     }
 
+    /// They are shown, and nothing else depends on them: nobody waits until they are read.
+    async fn follow_registrations(&self) {
+        let mut search = self.centre().config_db.search_entries(application::EDGE_CLUSTER_REGISTRATION, None);
+        let all = complete(&mut search, "registrations").await;
+        for (cluster, entry) in all {
+            self.registration(cluster, Some(&entry));
+        }
+        loop {
+            match next(&mut search, "registrations").await {
+                Change::Set(cluster, entry) => self.registration(cluster, Some(&entry)),
+                Change::Gone(cluster) => self.registration(cluster, None),
+            }
+        }
+    }
+
+    fn registration(&self, cluster: Uuid, entry: Option<&Value>) {
+        let read = entry.map(Registration::deserialize).transpose();
+        let read = read.inspect_err(|error| tracing::warn!(%cluster, %error, "A registration cannot be read"));
+        {
+            let mut state = self.state();
+            match read.ok().flatten() {
+                Some(registration) => drop(state.registrations.insert(cluster, registration)),
+                None => drop(state.registrations.remove(&cluster)),
+            }
+        }
+        self.0.changed.notify(usize::MAX);
+    }
+
     /// Nobody else writes statuses; but one that could not be read is mended by somebody.
     async fn follow_statuses(&self, mut search: Search) {
         loop {
@@ -203,7 +232,12 @@ impl Manager {
     }
 
     /// Second components of principals that are not clusters'.
+    ///
+    /// A cluster that was decommissioned while the KDC made its list is in that list, though its name is free: so the clusters of
+    /// before the question count, too.
     async fn components(&self, stored: &Children) -> Option<Vec<String>> {
+        let stored = stored.values().filter_map(|status| status["spec"]["name"].as_str()).map(str::to_ascii_lowercase);
+        let mut clusters: BTreeSet<String> = stored.chain(self.held()).collect();
         let late = async {
             smol::Timer::after(KDC_PATIENCE).await;
             Err("no answer in time".to_owned())
@@ -215,16 +249,16 @@ impl Manager {
                 return None;
             }
         };
-        let clusters: BTreeSet<String> = {
-            let state = self.state();
-            let held = state.fleet.iter().flat_map(Fleet::machines).filter_map(|(_, machine)| machine.name());
-            let held = held.map(ClusterName::folded);
-            let stored =
-                stored.values().filter_map(|status| status["spec"]["name"].as_str()).map(str::to_ascii_lowercase);
-            held.chain(stored).collect()
-        };
+        clusters.extend(self.held());
         all.retain(|component| !clusters.contains(&component.to_ascii_lowercase()));
         Some(all)
+    }
+
+    /// The names that clusters hold now, folded.
+    fn held(&self) -> Vec<String> {
+        let state = self.state();
+        let machines = state.fleet.iter().flat_map(Fleet::machines);
+        machines.filter_map(|(_, machine)| machine.name()).map(ClusterName::folded).collect()
     }
 
     async fn follow_names(&self) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use event_listener::EventListener;
-use latchkey_factory_plus::cluster::Status;
+use latchkey_factory_plus::cluster::{Registration, Status};
 use latchkey_factory_plus::manager::Cluster;
 use latchkey_factory_plus::{Realm, Uuid};
 use serde_json::Value;
@@ -60,6 +60,7 @@ struct State {
     ready: bool,
     configurations: BTreeMap<Uuid, Value>,
     edges: BTreeMap<Uuid, Arc<Status>>,
+    registrations: BTreeMap<Uuid, Registration>,
     charts: Charts,
     /// The repository with the edge's Helm charts.
     helm: Option<Uuid>,

@@ -33,6 +33,8 @@ pub(super) fn of(state: &State, place: &Place, cluster: Uuid, theft: Option<u64>
         bootstrapped: edge.is_some(),
         hosts: edge.map(|edge| edge.hosts.clone()).unwrap_or_default(),
         heartbeat: edge.and_then(|edge: &cluster::Status| edge.heartbeat),
+        errors: edge.map(|edge| edge.errors.clone()).unwrap_or_default(),
+        registration: state.registrations.get(&cluster).cloned(),
         sealing: edge.is_some_and(|edge| edge.kubeseal_cert.is_some()) && status.is_some_and(|status| status.ready),
         theft,
     })

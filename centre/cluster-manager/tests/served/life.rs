@@ -1,6 +1,7 @@
 //! A cluster from its configuration to its end.
 
-use latchkey_factory_plus::manager::Phase;
+use latchkey_factory_plus::cluster::{RegisteredBy, RegisteredImage, Registration, Status};
+use latchkey_factory_plus::manager::{Cluster, Phase};
 use latchkey_factory_plus::uuids::application;
 use latchkey_factory_plus_client::CallError;
 use latchkey_test_support::{block_on, until};
@@ -68,11 +69,32 @@ fn a_configuration_becomes_a_cluster_and_its_deletion_ends_it() {
     rig.until_phase(cluster, Phase::Deleted);
     let forbidden = block_on(rig.service(NOBODY).post_only(&path, &json!({}))).unwrap_err();
     assert!(matches!(forbidden, CallError::Forbidden { .. }), "{forbidden}");
-    block_on(manager.post_only(&path, &json!({}))).unwrap();
-    rig.until("its end", |all| (!all.contains_key(&cluster)).then_some(()));
+    rig.decommission(cluster);
     assert_eq!(rig.principals.asked.lock().unwrap().last().unwrap(), "delete Nord");
     assert_eq!(rig.entry(application::EDGE_CLUSTER_SETUP_STATUS, cluster), None);
     assert_eq!(rig.cloned(cluster), None);
+}
+
+#[test]
+fn the_name_of_a_cluster_that_was_decommissioned_is_free_again() {
+    let mut rig = Rig::new();
+    let first = rig.ready("Nord");
+    rig.delete(first);
+    rig.until_phase(first, Phase::Deleted);
+    // Somebody waits for it already; others come later, also after a restart.
+    let second = rig.configure("NORD");
+    rig.until("the refusal", |all| all.get(&second)?.error.as_ref().filter(|error| !error.retried).map(drop));
+    rig.decommission(first);
+    let view = rig.until_phase(second, Phase::Ready);
+    assert_eq!((view.name.as_str(), view.error), ("NORD", None));
+    assert!(rig.cloned(second).is_some());
+    let account = rig.identity("op1flux/NORD@EXAMPLE.ORG").unwrap();
+    assert_eq!((rig.identity("op1flux/Nord@EXAMPLE.ORG"), rig.members(rig.local.edge_flux)), (None, vec![account]));
+    rig.delete(second);
+    rig.until_phase(second, Phase::Deleted);
+    rig.decommission(second);
+    rig.start_manager();
+    assert_eq!(rig.until_phase(rig.configure("Nord"), Phase::Ready).error, None);
 }
 
 #[test]
@@ -98,4 +120,38 @@ fn a_changed_set_up_of_the_site_ends_nothing() {
     let helm = format!("/uuid/{cluster}");
     until("the roll-out", || rig.cloned(cluster)?["edo/cluster/helm-charts.yaml"].contains(&helm).then_some(()));
     rig.ready("Sued");
+}
+
+#[test]
+fn what_a_machine_registered_and_what_its_edge_says_is_shown_with_the_cluster() {
+    let mut rig = Rig::new();
+    let cluster = rig.ready("Nord");
+    let view = rig.until_phase(cluster, Phase::Ready);
+    assert_eq!((view.registration, view.errors.len()), (None, 0));
+    let record = Registration {
+        ek_sha256: "ab".repeat(32),
+        image: RegisteredImage {
+            manifest: "edge".into(),
+            serial: 3,
+            name: "edge-node".into(),
+            version: "1.2.0".into(),
+            machine: "test".into(),
+        },
+        policy_sha256: "cd".repeat(32),
+        by: RegisteredBy::Rule("line".into()),
+        at: 1_800_000_000,
+    };
+    rig.register(cluster, &record);
+    let errors = vec!["The deployment Press cannot be applied: no such namespace".to_owned(), "é".repeat(1024)];
+    rig.report(cluster, &Status { errors: errors.clone(), ..Status::default() });
+    let shown = |rig: &Rig| {
+        let shown = |view: &&Cluster| view.registration.is_some() && !view.errors.is_empty();
+        rig.until("the record and the problems", |all| all.get(&cluster).filter(shown).cloned())
+    };
+    let view = shown(&rig);
+    assert_eq!((view.registration.as_ref(), view.errors), (Some(&record), errors));
+    rig.start_manager();
+    assert_eq!(shown(&rig).registration, Some(record));
+    rig.report(cluster, &Status::default());
+    rig.until("no problems", |all| all[&cluster].errors.is_empty().then_some(()));
 }

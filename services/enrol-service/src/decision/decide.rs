@@ -91,6 +91,7 @@ pub fn decide(
         by,
         at: now,
         configured: false,
+        ended: false,
         link: None,
     })))
 }

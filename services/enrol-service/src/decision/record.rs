@@ -42,6 +42,11 @@ pub struct Record {
     /// Whether its configuration was written: if there is none later, somebody deleted the cluster.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub configured: bool,
+    /// Whether nothing of the cluster was left at the centre when somebody asked: it was deleted and decommissioned, or nothing was
+    /// made. Then its name is free. All else of the record holds on: its machine does not come back with this disk and lock, and
+    /// its invitation stays used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     /// The bootstrap link that was made last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Uuid>,
@@ -137,6 +142,11 @@ impl Records {
         self.0.values()
     }
 
+    /// Clusters whose names are taken, and that were made: those that may have ended since.
+    pub fn made(&self) -> impl Iterator<Item = Uuid> {
+        self.iter().filter(|record| record.configured && !record.ended).map(|record| record.cluster)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -157,7 +167,7 @@ impl Records {
     }
 
     pub(super) fn has_name(&self, name: &ClusterName) -> bool {
-        self.iter().any(|record| record.name.folded() == name.folded())
+        self.iter().any(|record| !record.ended && record.name.folded() == name.folded())
     }
 
     pub(super) fn used(&self, by: &By) -> bool {

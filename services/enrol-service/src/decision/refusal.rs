@@ -35,10 +35,10 @@ reason_codes! {
             "a machine used this invitation already: if that was not yours, decommission its cluster; make another with `latchkey cluster invite`";
         /// A cluster of that name was taken up before.
         NameTaken = "enrol-name-taken":
-            "another machine registered a cluster of this name: invite or admit this one under another name";
+            "another machine registered a cluster of this name: invite or admit this one under another name, or delete and decommission that cluster";
         /// The pattern of the rule has no name left.
         NoNameLeft = "enrol-no-name-left":
-            "every name that the rule's pattern gives is taken: give the rule another pattern";
+            "every name that the rule's pattern gives is taken: give the rule another pattern, or delete and decommission clusters that are no more";
         /// The operator's files about this machine cannot be read.
         DirectoryUnusable = "enrol-directory-unusable":
             "a file of the enrol service's directory cannot be used: the service's log names it";

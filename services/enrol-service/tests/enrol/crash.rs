@@ -3,6 +3,7 @@
 use super::admissions::enrolled;
 use super::machine::Machine;
 use super::rig::{Rig, rule};
+use latchkey_factory_plus::manager::Phase;
 use latchkey_factory_plus::uuids::{application, class};
 use latchkey_test_support::block_on;
 use std::collections::BTreeSet;
@@ -53,4 +54,29 @@ fn a_cluster_that_was_deleted_does_not_come_back_by_itself() {
     let got = enrolled(service.enrol(&machine, None).unwrap());
     rig.centre.delete(got.cluster_uuid.parse().unwrap());
     assert_eq!(service.enrol(&machine, None).unwrap_err().code(), "enrol-cluster-deleted");
+}
+
+#[test]
+fn the_name_of_a_cluster_that_was_decommissioned_is_used_again() {
+    let (first, second) = (Machine::new(1), Machine::new(2));
+    let rig = Rig::new(&[&first, &second]);
+    let service = rig.start();
+    let old = enrolled(service.enrol(&first, Some(&rig.invite("Press_4"))).unwrap());
+    let cluster = old.cluster_uuid.parse().unwrap();
+    let again = rig.invite("press_4");
+    // Neither while it is set up, nor while its principals wait for the day that its configuration comes back.
+    assert_eq!(service.enrol(&second, Some(&again)).unwrap_err().code(), "enrol-name-taken");
+    rig.centre.delete(cluster);
+    rig.centre.until_phase(cluster, Phase::Deleted);
+    assert_eq!(service.enrol(&second, Some(&again)).unwrap_err().code(), "enrol-name-taken");
+    rig.centre.decommission(cluster);
+    let new = enrolled(service.enrol(&second, Some(&again)).unwrap());
+    assert_eq!(new.name, "press_4");
+    assert_ne!(new.cluster_uuid, old.cluster_uuid);
+
+    // Whoever had the name before does not come back for it, also after a restart.
+    service.kill();
+    let service = rig.start();
+    assert_eq!(service.enrol(&first, None).unwrap_err().code(), "enrol-cluster-deleted");
+    assert_eq!(enrolled(service.enrol(&second, None).unwrap()).cluster_uuid, new.cluster_uuid);
 }

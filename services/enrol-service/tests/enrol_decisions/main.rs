@@ -193,6 +193,30 @@ fn no_two_clusters_have_one_name() {
 }
 
 #[test]
+fn a_cluster_that_has_ended_leaves_its_name_and_nothing_else() {
+    let (mut records, rules, image) = (Records::default(), rules(vec![rule(9)]), image("1.2.0"));
+    let (hash, known) = invitation(1, "Press");
+    let invited = |number| Candidate { invitation: Some(hash), ..machine(number, &image) };
+    let said = Said { invitation: Some(&known), ..only(&rules) };
+    let record = taken_up(settle(&mut records, &said, &invited(1), NOW));
+    assert_eq!(records.made().count(), 0, "nobody asks whether a cluster has ended that was not made yet");
+    records.put(Record { configured: true, ..record.clone() });
+    assert_eq!(records.made().collect::<Vec<_>>(), [record.cluster]);
+    records.put(Record { configured: true, ended: true, ..record.clone() });
+    assert_eq!(records.made().count(), 0);
+
+    assert_eq!(settle(&mut records, &said, &invited(2), NOW), Err(Refusal::InvitationUsed));
+    let known = Ok(Decision::Known(record.cluster));
+    assert_eq!(settle(&mut records, &only(&rules), &machine(1, &image), NOW), known);
+    let same_lock = Candidate { lock: Digest([1; 32]), ..machine(2, &image) };
+    assert_eq!(settle(&mut records, &only(&rules), &same_lock, NOW), Err(Refusal::ClusterOfAnother));
+    let (hash, again) = invitation(3, "PRESS");
+    let said = Said { invitation: Some(&again), ..only(&rules) };
+    let candidate = Candidate { invitation: Some(hash), ..machine(3, &image) };
+    assert_eq!(taken_up(settle(&mut records, &said, &candidate, NOW)).name.as_str(), "PRESS");
+}
+
+#[test]
 fn the_example_of_a_rule_file_is_accepted() {
     let example = Rules::parse(include_bytes!("../../registration.example.json")).unwrap();
     assert!(example.rules[0].eks.is_some() && example.rules[0].image.is_some());

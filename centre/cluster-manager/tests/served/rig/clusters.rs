@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use latchkey_factory_plus::Uuid;
-use latchkey_factory_plus::cluster::Status;
+use latchkey_factory_plus::cluster::{Registration, Status};
 use latchkey_factory_plus::manager::{Cluster, Phase};
 use latchkey_factory_plus::uuids::{application, class};
 use latchkey_factory_plus_client::{Auth, ConfigDb, Precondition};
@@ -32,6 +32,13 @@ impl Rig {
     pub(crate) fn delete(&self, cluster: Uuid) {
         let app = application::EDGE_CLUSTER_CONFIGURATION;
         assert!(block_on(self.db().delete_entry(app, cluster, &Precondition::None)).unwrap());
+    }
+
+    /// Has everything of a deleted cluster removed.
+    pub(crate) fn decommission(&self, cluster: Uuid) {
+        let path = format!("v1/cluster/{cluster}/decommission");
+        block_on(self.service(ADMIN).post_only(&path, &json!({}))).unwrap();
+        self.until("its end", |all| (!all.contains_key(&cluster)).then_some(()));
     }
 
     /// Follows the clusters until `wanted` says so.
@@ -66,6 +73,13 @@ impl Rig {
         let app = application::EDGE_CLUSTER_STATUS;
         let root = ConfigDb::of(&self.as_user(ROOT));
         block_on(root.put_entry(app, cluster, status, &Precondition::None)).unwrap();
+    }
+
+    /// Which machine registered a cluster, as the enrol service writes it.
+    pub(crate) fn register(&self, cluster: Uuid, record: &Registration) {
+        let app = application::EDGE_CLUSTER_REGISTRATION;
+        let root = ConfigDb::of(&self.as_user(ROOT));
+        block_on(root.put_entry(app, cluster, record, &Precondition::None)).unwrap();
     }
 
     /// A file or directory of the manager's, for looking at what it leaves behind.
