@@ -30,7 +30,7 @@ impl fmt::Display for Config {
         }
         if let Some(centre) = &self.centre {
             words.add("centre", &centre.service);
-            words.add("centre_key", &centre.key);
+            words.add("centre_key", centre.key);
         }
         words.add("ek", self.ek.name());
         words.add("ak", self.ak.name());

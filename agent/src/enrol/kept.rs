@@ -58,7 +58,7 @@ impl Wanted {
     }
 
     /// Removes it.
-    pub(super) fn done(&self, path: &Path) -> Result<(), StepError> {
+    pub(super) fn done(path: &Path) -> Result<(), StepError> {
         let remove = || {
             std::fs::remove_file(path)?;
             std::fs::File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()

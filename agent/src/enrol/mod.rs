@@ -127,7 +127,7 @@ impl Enrolment {
         loop {
             let wait = match self.once().await {
                 Ok(Tried::Done(line)) => {
-                    self.wanted.done(path).map_err(|error| EnrolError::of_step(EnrolCode::Record, &error))?;
+                    Wanted::done(path).map_err(|error| EnrolError::of_step(EnrolCode::Record, &error))?;
                     console::line(STEP, &line);
                     return Ok(());
                 }

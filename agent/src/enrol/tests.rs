@@ -129,8 +129,8 @@ fn enrolled() -> Enrolled {
     }
 }
 
-fn taken_up() -> Result<Outcome, Status> {
-    Ok(Outcome::Enrolled(enrolled()))
+fn taken_up() -> Outcome {
+    Outcome::Enrolled(enrolled())
 }
 
 fn held() -> EnrolmentHeld {
@@ -146,7 +146,7 @@ fn calls(directory: &TempDir) -> Vec<String> {
 fn a_machine_that_waits_and_is_refused_asks_again_until_its_cluster_has_its_keys() {
     latchkey_test_support::block_on(async {
         let refused = Err(Status::unavailable("enrol-being-set-up: in a moment"));
-        let Some(founded) = founded([Ok(Outcome::Held(held())), refused, taken_up()]).await else { return };
+        let Some(founded) = founded([Ok(Outcome::Held(held())), refused, Ok(taken_up())]).await else { return };
         let (directory, asked) = founded.drive().await;
         assert_eq!(asked.len(), 3);
         for request in &asked {
@@ -170,7 +170,7 @@ fn a_machine_that_waits_and_is_refused_asks_again_until_its_cluster_has_its_keys
 #[test]
 fn a_manifest_that_is_refused_for_now_is_applied_again() {
     latchkey_test_support::block_on(async {
-        let Some(founded) = founded([taken_up()]).await else { return };
+        let Some(founded) = founded([Ok(taken_up())]).await else { return };
         fs::write(founded.path("apply.2.does"), "echo no matches for kind >&2; exit 1").unwrap();
         let (directory, asked) = founded.drive().await;
         assert_eq!(asked.len(), 1, "the same link serves");
@@ -181,7 +181,7 @@ fn a_manifest_that_is_refused_for_now_is_applied_again() {
 #[test]
 fn a_link_that_was_not_redeemed_is_asked_for_again() {
     latchkey_test_support::block_on(async {
-        let Some(founded) = founded([taken_up(), taken_up()]).await else { return };
+        let Some(founded) = founded([Ok(taken_up()), Ok(taken_up())]).await else { return };
         fs::write(founded.path("phase"), "Failed").unwrap();
         fs::write(founded.path("apply.4.does"), r#"echo Succeeded >"$here/phase""#).unwrap();
         let (directory, asked) = founded.drive().await;
@@ -193,7 +193,7 @@ fn a_link_that_was_not_redeemed_is_asked_for_again() {
 #[test]
 fn another_service_than_the_pinned_one_is_told_nothing() {
     latchkey_test_support::block_on(async {
-        let Some(mut founded) = founded([taken_up()]).await else { return };
+        let Some(mut founded) = founded([Ok(taken_up())]).await else { return };
         founded.enrolment.centre.key = SpkiHash([7; 32]);
         let Err(error) = founded.enrolment.once().await else { panic!("it asked") };
         assert_eq!(error.code.as_str(), "key-not-pinned");

@@ -75,15 +75,14 @@ fn a_link_may_be_read_until_it_is_redeemed_once() {
     let link = links.record(id(1)).unwrap();
     assert_eq!(link.theft, Some(6));
     let uses: Vec<_> = link.uses.iter().map(|one| (one.at, one.kind)).collect();
-    let (read, again) = (UseKind::Read, UseKind::RedeemedAgain);
     let expected = [
-        (1, read),
-        (2, read),
+        (1, UseKind::Read),
+        (2, UseKind::Read),
         (3, UseKind::Redeemed),
         (4, UseKind::Refused),
-        (5, again),
+        (5, UseKind::RedeemedAgain),
         (6, UseKind::Theft),
-        (7, again),
+        (7, UseKind::RedeemedAgain),
         (LIFETIME_MS, UseKind::Refused),
     ];
     assert_eq!(uses, expected);
