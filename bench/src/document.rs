@@ -65,7 +65,10 @@ mod tests {
     fn the_table_has_a_row_for_each_promise_with_what_this_run_measured() {
         let before = format!("# S\n\n{}an earlier table\n{}\n\nafter\n", MARKS[0], MARKS[1]);
         let text = written(&before, &outcome()).unwrap();
-        assert!(text.starts_with("# S\n") && text.ends_with("\n\nafter\n") && !text.contains("an earlier table"), "{text}");
+        assert!(
+            text.starts_with("# S\n") && text.ends_with("\n\nafter\n") && !text.contains("an earlier table"),
+            "{text}"
+        );
         assert!(text.contains("2 × Slow, without KVM, load average 0.50 → 1.00"), "{text}");
         let row = |what: &str| text.lines().find(|line| line.contains(what)).unwrap().to_owned();
         assert!(row("RSA-2048").contains("| 25.0 µs | 20.0 µs | kept | keylime 2.50 × |"), "{text}");

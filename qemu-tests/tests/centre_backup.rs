@@ -24,7 +24,7 @@ fn invite(running: &Centre, name: &str) {
 /// What an operator said to the enrol service: each file, and what stands in it.
 fn said(running: &Centre) -> Vec<(String, Vec<u8>)> {
     let root = running.layout.registrations();
-    let files = fs::read_dir(root.join("invitations")).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(root.join("invitations")).into_iter().flatten().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.chain([root.join("registration.json")]).collect();
     files.sort();
     files.into_iter().map(|path| (path.display().to_string(), fs::read(&path).unwrap())).collect()
@@ -47,7 +47,7 @@ fn a_centre_is_copied_while_it_runs_and_is_the_same_on_an_empty_machine() {
     let mut running = Centre::prepared("centre-backup", false).unwrap();
     let (report, _) = running.start().unwrap();
     invite(&running, "Press_4");
-    let invited = said(&running);
+    let mut invited = said(&running);
     assert_eq!(invited.len(), 2, "{invited:?}");
     let made = running.reported(&["new", "Nord"]).unwrap();
     let before = head(&running, "before");
@@ -81,7 +81,8 @@ fn a_centre_is_copied_while_it_runs_and_is_the_same_on_an_empty_machine() {
     let (again, _) = running.start().unwrap();
     // What stands in images, and what an operator said to the enrol service.
     assert_eq!(again["enrol_service"], report["enrol_service"]);
-    assert_eq!(said(&running), invited);
+    // But not whom he invited: an invitation that was used since would be good again.
+    assert_eq!(said(&running), invited.split_off(1));
     assert!(running.layout.registrations().join("records").exists());
     assert!(running.child(Service::Enrol.file_name()).is_ok());
     // The password of before, the cluster, its repository.

@@ -6,7 +6,6 @@ use latchkey_api::v1::{BootstrapManifest, Enrolled};
 use latchkey_connection_limits::Backoff;
 use latchkey_keys::Uuid;
 use latchkey_node_config::is_subdomain;
-use zeroize::Zeroizing;
 
 use super::{EnrolCode, EnrolError};
 use crate::cluster::child::Stdout;
@@ -27,8 +26,16 @@ const MAX_LABEL: usize = 63;
 
 /// How long one manifest is tried: definitions that an earlier one brings are not served at once, and an API server restarts.
 const APPLY: Duration = Duration::from_mins(5);
-/// How long the cluster may take to redeem the link: it has to get an image first.
-const REDEEM: Duration = Duration::from_mins(10);
+/// How long the cluster may take to redeem the link, which lasts an hour.
+const REDEEM: Duration = Duration::from_mins(50);
+/// More than is read of what kubectl prints, in bytes.
+const MAX_PRINTED: usize = 512;
+/// The files that are not applied like others, as the centre's templates name them.
+const FLUX: &str = "flux-system.yaml";
+const SELF_LINK: &str = "self-link.yaml";
+/// What a pod is doing, and what it waits for.
+const STATE: &str = "--output=jsonpath={.status.phase} {.status.containerStatuses[0].state.waiting.reason} \
+                     {.status.conditions[?(@.status==\"False\")].message}";
 /// No call waits for ever for an API server that does not answer.
 const PATIENCE: &str = "--request-timeout=30s";
 /// The pod that redeems the link, as the centre's manifests name it.
@@ -87,17 +94,41 @@ impl Manifests {
     pub(super) async fn apply(&self, kubeadm: &Kubeadm, progress: Progress<'_>) -> Result<(), EnrolError> {
         let mut cluster = Cluster { kubeadm, namespace: format!("--namespace={}", self.enrolled.namespace), progress };
         let not_applied = |error: StepError| EnrolError::of_step(EnrolCode::NotApplied, &error);
+        self.check_namespace(&mut cluster).await?;
         // Of an earlier try, with a link that counts no more: what a pod runs cannot be changed.
         cluster.delete(&[POD, "--ignore-not-found"]).await.map_err(not_applied)?;
-        for BootstrapManifest { yaml, .. } in &self.enrolled.manifests {
+        for BootstrapManifest { name, yaml } in &self.enrolled.manifests {
+            if name == FLUX && cluster.has_flux().await.map_err(not_applied)? {
+                (cluster.progress)("Flux is installed already; its version stays as it is");
+                continue;
+            }
             // In the namespaces that they name themselves: Flux has its own.
-            let apply = ["apply", "--server-side", "--force-conflicts", MANAGER, "--filename=-", PATIENCE];
-            cluster.in_time(&apply, yaml, &self.enrolled.bootstrap_token).await.map_err(not_applied)?;
+            let apply = ["apply", "--server-side", MANAGER, PATIENCE, "--filename=-", "--force-conflicts"];
+            // Flux applies its own link, too; what else somebody changed stays his.
+            let forced = apply.len() - usize::from(name != SELF_LINK);
+            let apply = apply.get(..forced).unwrap_or(&apply);
+            cluster.in_time(apply, yaml, &self.enrolled.bootstrap_token).await.map_err(not_applied)?;
         }
         cluster.redeemed().await?;
         let ours = "pod,secret,configmap,serviceaccount,role,rolebinding";
         let selector = "--selector=app.kubernetes.io/managed-by=latchkey-bootstrap";
         cluster.delete(&[ours, selector, "--wait=false"]).await.map_err(not_applied)
+    }
+
+    /// Nobody else's namespace is taken over: the mark is what a bootstrap script writes and heeds, too.
+    async fn check_namespace(&self, cluster: &mut Cluster<'_>) -> Result<(), EnrolError> {
+        let Enrolled { namespace, cluster_uuid, .. } = &self.enrolled;
+        let mark = r"--output=jsonpath={.metadata.annotations.latchkey\.dev/edge-cluster}";
+        let read = cluster.read(&["get", "namespace", namespace, "--ignore-not-found", mark, PATIENCE]).await;
+        let of = read.map_err(|error| EnrolError::of_step(EnrolCode::NotApplied, &error))?;
+        if of.is_empty() || of == *cluster_uuid {
+            return Ok(());
+        }
+        let what = format!(
+            "the namespace {namespace} is the one of edge cluster {of}; if that one is gone, take its mark away: kubectl annotate \
+             namespace {namespace} latchkey.dev/edge-cluster-"
+        );
+        Err(EnrolError::new(EnrolCode::NotApplied, what))
     }
 }
 
@@ -109,6 +140,28 @@ struct Cluster<'a> {
 }
 
 impl Cluster<'_> {
+    /// What kubectl prints, at most [`MAX_PRINTED`] bytes.
+    async fn read(&mut self, arguments: &[&str]) -> Result<String, StepError> {
+        let printed = self.kubeadm.kubectl_with(arguments, b"", Stdout::Result, &[], self.progress).await?;
+        let printed = printed.expose().get(..MAX_PRINTED).unwrap_or(printed.expose());
+        Ok(String::from_utf8_lossy(printed).trim().to_owned())
+    }
+
+    /// Whether all of Flux that an edge needs is here, whoever installed it.
+    async fn has_flux(&mut self) -> Result<bool, StepError> {
+        for controller in ["source-controller", "kustomize-controller", "helm-controller"] {
+            let selector = format!("--field-selector=metadata.name={controller}");
+            if self
+                .read(&["get", "deployment", "--all-namespaces", &selector, "--output=name", PATIENCE])
+                .await?
+                .is_empty()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     async fn delete(&mut self, what: &[&str]) -> Result<(), StepError> {
         let namespace = self.namespace.clone();
         self.in_time(&[&["delete"], what, &[&namespace, PATIENCE]].concat(), b"", "").await
@@ -129,34 +182,31 @@ impl Cluster<'_> {
         }
     }
 
-    /// Waits for the end of the pod, which the image must be fetched for.
+    /// Waits for the end of the pod, as long as its link may last: an image has to be fetched, a network to come up.
     async fn redeemed(&mut self) -> Result<(), EnrolError> {
         let (begun, mut backoff) = (Instant::now(), Backoff::new(clock::uptime().subsec_nanos().into()));
-        let wait = [
-            "wait",
-            POD,
-            "--for=jsonpath={.status.phase}=Succeeded",
-            "--timeout=20s",
-            self.namespace.as_str(),
-            PATIENCE,
-        ];
         let namespace = self.namespace.clone();
-        let phase = ["get", POD, "--output=jsonpath={.status.phase}", namespace.as_str(), PATIENCE];
+        let wait = ["wait", POD, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=20s", &namespace, PATIENCE];
+        let state = ["get", POD, STATE, &namespace, PATIENCE];
+        let mut told = String::new();
         loop {
             // Quiet: that it is not there yet is no news.
             if self.kubeadm.kubectl_with(&wait, b"", Stdout::Result, &[], &mut |_| {}).await.is_ok() {
                 return Ok(());
             }
-            let phase = self.kubeadm.kubectl_with(&phase, b"", Stdout::Result, &[], &mut |_| {}).await;
-            let phase = phase.map(|text| Zeroizing::new(text.expose().to_vec()));
-            let failed = phase.is_ok_and(|phase| phase.as_slice() == b"Failed");
+            // An API server that is away says nothing; the pod is looked at again.
+            let state = self.read(&state).await.unwrap_or_default();
+            let failed = state.starts_with("Failed");
             if failed || begun.elapsed() > REDEEM {
                 self.tell_why().await;
                 let what =
                     if failed { "the pod edge-bootstrap failed" } else { "the pod edge-bootstrap did not end in time" };
-                return Err(EnrolError::new(EnrolCode::NotRedeemed, what));
+                return Err(EnrolError::new(EnrolCode::NotRedeemed, format!("{what} (its state: {state})")));
             }
-            // An API server that is away is found so at once.
+            if !state.is_empty() && state != told {
+                (self.progress)(&format!("waiting for the pod edge-bootstrap: {state}"));
+                told = state;
+            }
             smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
         }
     }

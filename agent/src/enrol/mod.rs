@@ -74,7 +74,8 @@ impl EnrolError {
     }
 }
 
-/// Runs to its end: 0 when the cluster is registered, or is not to be. 1: it cannot even begin; the service manager tries again.
+/// Runs to its end: 0 when the cluster is registered, or is not to be. 1: it cannot even begin; the service manager tries again. 2:
+/// this image names no centre.
 pub fn run() -> ExitCode {
     let begun = || {
         let Some(wanted) =
@@ -106,7 +107,7 @@ pub fn run() -> ExitCode {
 
 fn fail(error: &EnrolError) -> ExitCode {
     console::failure(STEP, error.code, &error.message);
-    ExitCode::FAILURE
+    if error.code == Reason::from(EnrolCode::NoCentre) { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
 /// What is registered, where, and by whom.

@@ -60,7 +60,8 @@ async fn founded(answers: impl IntoIterator<Item = Result<Outcome, Status>>) -> 
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster_fake");
     symlink(scripts.join("enrol-kubectl.sh"), directory.path().join("kubectl")).unwrap();
     symlink(scripts.join("kubeadm.sh"), directory.path().join("kubeadm")).unwrap();
-    fs::write(directory.path().join("phase"), "Succeeded").unwrap();
+    fs::create_dir(directory.path().join("pod")).unwrap();
+    fs::write(directory.path().join("pod/edge-bootstrap"), "Succeeded").unwrap();
     let program = |name: &str| directory.path().join(name).display().to_string();
     let kubeadm = Kubeadm {
         program: program("kubeadm"),
@@ -156,14 +157,16 @@ fn a_machine_that_waits_and_is_refused_asks_again_until_its_cluster_has_its_keys
         }
         let verbs: Vec<String> =
             calls(&directory).iter().map(|call| call.split(' ').next().unwrap().to_owned()).collect();
-        assert_eq!(verbs, ["delete", "apply", "apply", "wait", "delete"]);
+        assert_eq!(verbs, ["get", "delete", "apply", "apply", "wait", "delete"]);
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
         assert_eq!(read("applied.1"), "the namespace");
         assert_eq!(read("applied.2"), format!("the pod with {TOKEN}"));
         assert!(!read("calls").contains(TOKEN), "everybody on a machine sees arguments");
         // kubectl refuses a manifest of another namespace than the one that it is given.
-        let named = |call: &String| call.contains("--namespace=fplus-edge") != call.starts_with("apply");
-        assert!(calls(&directory).iter().all(named));
+        let of_pods = |call: &&String| !call.starts_with("apply") && !call.starts_with("get");
+        let named = |call: &String| call.contains("--namespace=fplus-edge");
+        assert!(calls(&directory).iter().filter(of_pods).all(named));
+        assert!(!calls(&directory).iter().any(|call| call.starts_with("apply") && named(call)));
     });
 }
 
@@ -182,11 +185,38 @@ fn a_manifest_that_is_refused_for_now_is_applied_again() {
 fn a_link_that_was_not_redeemed_is_asked_for_again() {
     latchkey_test_support::block_on(async {
         let Some(founded) = founded([Ok(taken_up()), Ok(taken_up())]).await else { return };
-        fs::write(founded.path("phase"), "Failed").unwrap();
-        fs::write(founded.path("apply.4.does"), r#"echo Succeeded >"$here/phase""#).unwrap();
+        fs::write(founded.path("pod/edge-bootstrap"), "Failed ImagePullBackOff").unwrap();
+        fs::write(founded.path("apply.4.does"), r#"echo Succeeded >"$here/pod/edge-bootstrap""#).unwrap();
         let (directory, asked) = founded.drive().await;
         assert_eq!(asked.len(), 2);
         assert!(calls(&directory).iter().any(|call| call.starts_with("logs pod/edge-bootstrap")), "why is said");
+    });
+}
+
+#[test]
+fn what_somebody_else_has_in_the_cluster_is_left_to_him() {
+    latchkey_test_support::block_on(async {
+        let Some(founded) = founded([Ok(taken_up())]).await else { return };
+        fs::write(founded.path("namespace"), "00000000-1111-4222-8333-444444444444").unwrap();
+        let Err(error) = founded.enrolment.once().await else { panic!("it applied") };
+        assert!(error.message.contains("00000000-1111-4222-8333-444444444444"), "{error}");
+        assert!(!calls(&founded.directory).iter().any(|call| !call.starts_with("get")), "nothing is touched");
+
+        let of = |name: &str| BootstrapManifest { name: name.into(), yaml: name.into() };
+        for (flux, applied) in [("deployment.apps/x", 3), ("", 4)] {
+            let mut answer = enrolled();
+            answer.manifests.extend(["flux-system.yaml", "self-link.yaml"].map(of));
+            let Some(founded) = self::founded([Ok(Outcome::Enrolled(answer))]).await else { return };
+            fs::write(founded.path("namespace"), DISK).unwrap();
+            fs::write(founded.path("deployment"), flux).unwrap();
+            let (directory, _) = founded.drive().await;
+            let calls = calls(&directory);
+            let applies: Vec<_> = calls.iter().filter(|call| call.starts_with("apply")).collect();
+            assert_eq!(applies.len(), applied, "{calls:?}");
+            // What Flux applies of itself, too, and nothing else.
+            let forced = applies.iter().map(|call| call.contains("--force-conflicts")).collect::<Vec<_>>();
+            assert_eq!(forced, [vec![false; applied - 1], vec![true]].concat());
+        }
     });
 }
 

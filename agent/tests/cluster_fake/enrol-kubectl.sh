@@ -10,6 +10,6 @@ if [ -e "$here/$1.$nth.does" ]; then
     . "$here/$1.$nth.does"
 fi
 case $1 in
-    get) cat "$here/phase" ;;
-    wait) [ "$(cat "$here/phase")" = Succeeded ] ;;
+    get) [ ! -e "$here/$2" ] || cat "$here/$2" ;;
+    wait) [ "$(cat "$here/pod/edge-bootstrap")" = Succeeded ] ;;
 esac

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, TryLockError};
 
 use redb::backends::FileBackend;
 use redb::{Database, ReadTransaction, ReadableTable};
@@ -40,9 +41,17 @@ pub fn copy_place(path: &Path) -> PathBuf {
     beside(path, ".backup")
 }
 
+/// One copy at a time: another one would take away what this one writes, and leave its own half under this one's name.
+static COPYING: Mutex<()> = Mutex::new(());
+
 fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) -> Result<(), CopyError> {
+    let _one = match COPYING.try_lock() {
+        Ok(one) => one,
+        Err(TryLockError::Poisoned(one)) => one.into_inner(),
+        Err(TryLockError::WouldBlock) => return Err(CopyError::Busy),
+    };
     let unfinished = beside(path, ".unfinished");
-    // What a copy left that did not end. Two copies to one path at once end with an error of one of them.
+    // What a copy left that did not end.
     if let Err(error) = fs::remove_file(&unfinished)
         && error.kind() != std::io::ErrorKind::NotFound
     {

@@ -124,6 +124,9 @@ pub enum CopyError {
     /// One of the two files fails.
     #[error("cannot copy: {0}")]
     Storage(String),
+    /// This process makes another copy.
+    #[error("another copy is being made; ask again when it is done")]
+    Busy,
     /// The store was closed.
     #[error("the store is closed")]
     Closed,

@@ -228,7 +228,7 @@ fn invitation(arguments: &Arguments) -> Result<Option<InvitationToken>, CommandE
     let file = InvitationFile::read(path).map_err(CommandError::usage)?;
     if file.expires() <= now() {
         let what = format!("the invitation in {} ended", path.display());
-        return Err(CommandError::usage(what).fix("make another with `latchkey cluster invite`"));
+        return Err(CommandError::usage(what).fix("make another with `latchkey cluster invite`; the machine that this init began on has it already: leave --invitation out"));
     }
     Ok(file.token())
 }

@@ -117,7 +117,9 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
 fn copying<'a>(head: &[u8], admin: &'a dyn Admin) -> Option<Copying<'a>> {
     let asked =
         [b"POST /backup HTTP/1.1\r\n", b"POST /backup HTTP/1.0\r\n"].into_iter().any(|line| head.starts_with(line));
-    asked.then(|| admin.copy()).flatten()
+    // Of a page in a browser that somebody has open on this machine: an operator's command names no origin.
+    let of_a_page = String::from_utf8_lossy(head).lines().any(|line| line.to_ascii_lowercase().starts_with("origin:"));
+    (asked && !of_a_page).then(|| admin.copy()).flatten()
 }
 
 fn copied(copied: Result<(), String>) -> Response {

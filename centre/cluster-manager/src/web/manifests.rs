@@ -11,6 +11,9 @@ use crate::links::{LIFETIME_MS, LinkError, Permit, Token};
 use crate::manifests::documents;
 use crate::script::manifest_files;
 
+/// Whose a namespace is: what a bootstrap script writes, and heeds.
+const MARK: &str = "latchkey.dev/edge-cluster";
+
 impl Web {
     /// Makes a link as for a script, and answers with the files that the script would apply, the namespace before them.
     pub(super) async fn manifests(&self, cluster: Uuid, mut request: Request) -> Answer {
@@ -29,7 +32,9 @@ impl Web {
         let values = self.values(cluster, &status)?;
         let namespace = values.namespace.to_owned();
         let refused = |error: &dyn std::fmt::Display| Refusal::conflict(format!("There are no manifests: {error}"));
-        let own = [json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
+        let own = [
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "annotations": {MARK: cluster}}}),
+        ];
         let own = documents(&own).map_err(|error| refused(&error))?;
         let files = manifest_files(&entry, &values, &added, &token).map_err(|error| refused(&error))?;
         let files = std::iter::once(("namespace.yaml".to_owned(), own)).chain(files);

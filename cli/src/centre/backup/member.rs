@@ -96,6 +96,15 @@ impl Member {
         }
     }
 
+    /// Whether a centre has it for its enrol service.
+    pub(super) fn is_of_enrol(&self) -> bool {
+        match self {
+            Self::EnrolRecords | Self::Registration(_) => true,
+            Self::Secret(name) => name == "enrol-service.key" || name.starts_with(Service::Enrol.account()),
+            _ => false,
+        }
+    }
+
     /// The one with this name.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let fixed = [

@@ -1,9 +1,11 @@
 //! The enrol service's directory: what the operator put there, and the records of what was decided.
 //!
-//! Machines that wait are not in a backup: they ask again.
+//! Machines that wait are not in a backup: they ask again. Nor is the operator's word on single machines: what was used since the
+//! backup would be good again.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ use crate::store_error::unusable;
 const FILES: [&str; 5] =
     ["policy.json", "registration.json", "reference.json", "reference.json.minisig", "revisions.json"];
 /// Directories in it, with files.
-const DIRECTORIES: [&str; 4] = ["references", "denied", "invitations", "admitted"];
+const DIRECTORIES: [&str; 2] = ["references", "denied"];
 /// Characters of a file's name.
 const LONGEST: usize = 200;
 /// How long the service may take for its copy.
@@ -55,6 +57,13 @@ pub(super) fn records(centre: &Existing, spool: &Spool) -> Result<Found, Command
     let store = RegistrationStore::open(centre.layout.registrations()).map_err(unusable)?;
     let (left, taken) = (copy_place(&store.records_path()), spool.path().join(Service::Enrol.name()));
     fs::rename(&left, &taken).map_err(|error| files::unwritable(&left, &error))?;
+    // Its service's user writes there.
+    if !fs::symlink_metadata(&taken).is_ok_and(|found| found.is_file()) {
+        let what = format!("{} is no plain file", left.display());
+        return Err(
+            CommandError::local(CommandCode::FileUnreadable, what).fix("remove it, and look at who put it there")
+        );
+    }
     Ok((Member::EnrolRecords, taken))
 }
 
@@ -70,14 +79,30 @@ pub(super) fn files(centre: &Existing, spool: &Spool) -> Result<Vec<Found>, Comm
     let mut found = Vec::new();
     for name in names.into_iter().filter(|name| is_file(name)) {
         let (from, to) = (root.join(&name), spool.path().join(format!("registration-{}", found.len())));
-        match fs::copy(&from, &to) {
-            Ok(_) => found.push((Member::Registration(name), to)),
+        let limit = Member::Registration(name.clone()).limit();
+        match copy_plain(&from, &to, limit) {
+            Ok(()) => found.push((Member::Registration(name), to)),
             // Taken back meanwhile, or never there.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(unreadable(&from, &error)),
         }
     }
     Ok(found)
+}
+
+/// Copies a file that the service's user may have made, too: no link, nothing that is no file, and no more than `limit` bytes.
+fn copy_plain(from: &Path, to: &Path, limit: u64) -> io::Result<()> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(from)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is no plain file"));
+    }
+    let mut copy = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    match io::copy(&mut file.take(limit + 1), &mut copy)? {
+        copied if copied > limit => Err(io::Error::other(format!("is longer than {limit} bytes"))),
+        _ => Ok(()),
+    }
 }
 
 fn list(directory: &Path) -> Result<Vec<String>, CommandError> {
@@ -106,13 +131,15 @@ mod tests {
 
     #[test]
     fn a_name_leads_to_no_other_place() {
-        for name in ["policy.json", "references/edge.json", "references/edge.json.minisig", "admitted/ab.json"] {
+        for name in ["policy.json", "references/edge.json", "references/edge.json.minisig", "denied/ab.json"] {
             assert!(is_file(name), "{name}");
         }
         for name in [
             "",
             "records",
             "held/ab.json",
+            "invitations/ab.json",
+            "admitted/ab.json",
             "references",
             "references/",
             "references/../policy.json",

@@ -53,6 +53,9 @@ labels:
 {{- define "edge.pod" -}}
 serviceAccountName: {{ .name }}
 enableServiceLinks: false
+# kubeadm keeps others' pods off control planes, and an edge may be one machine.
+tolerations:
+  - {key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}
 {{- with .root.Values.images.pullSecrets }}
 imagePullSecrets:
   {{- range . }}

@@ -11,6 +11,10 @@ use latchkey_keys::Uuid as Disk;
 /// The time that a rule's quota is counted over, in seconds.
 const DAY: u64 = 24 * 60 * 60;
 
+/// How long a machine gets links for the cluster that it registered, in seconds: for what was lost on the way, not for ever, since the
+/// cluster may have moved to other machines.
+const LINKS: u64 = 7 * DAY;
+
 /// A machine whose evidence holds by what is in force now.
 #[derive(Clone, Debug)]
 pub struct Candidate<'a> {
@@ -62,8 +66,11 @@ pub fn decide(
     now: u64,
 ) -> Result<Decision, Refusal> {
     if let Some(record) = records.of_machine(&candidate.ek, candidate.disk) {
-        let same = record.lock == candidate.lock;
-        return if same { Ok(Decision::Known(record.cluster)) } else { Err(Refusal::OtherLock) };
+        return match record.lock == candidate.lock {
+            false => Err(Refusal::OtherLock),
+            true if now.saturating_sub(record.at) > LINKS => Err(Refusal::LongAgo),
+            true => Ok(Decision::Known(record.cluster)),
+        };
     }
     if records.of_lock(&candidate.lock).is_some() {
         return Err(Refusal::ClusterOfAnother);

@@ -21,6 +21,9 @@ reason_codes! {
         /// The TPM and the disk are on record with a lock on another cluster.
         OtherLock = "enrol-locked-to-another-cluster":
             "this machine registered a cluster with this disk, and is locked to another one now: if it was set up anew, give it an empty disk";
+        /// It registered its cluster long ago, and asks for another link.
+        LongAgo = "enrol-registered-long-ago":
+            "this machine registered its cluster more than a week ago, and gets no more links by itself: if its cluster needs keys, run the command of the cluster's page there";
         /// Another machine registered this cluster.
         ClusterOfAnother = "enrol-cluster-of-another-machine":
             "another machine registered the cluster that this one is locked to: only a cluster's first node registers it";
@@ -81,6 +84,7 @@ impl Refusal {
             | Self::Denied
             | Self::NoLongerAdmitted
             | Self::OtherLock
+            | Self::LongAgo
             | Self::ClusterOfAnother
             | Self::Deleted
             | Self::InvitationUnknown

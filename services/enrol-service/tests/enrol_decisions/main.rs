@@ -98,9 +98,12 @@ fn an_invitation_serves_once_in_its_time_for_the_name_that_the_operator_chose() 
     assert_eq!((record.ek_sha256, record.disk, record.lock), (ek(1), disk(1), Digest([1; 32])));
     assert_eq!((record.image.version.as_str(), record.policy_sha256.as_str()), ("1.2.0", "aa"));
     // The same machine goes on, with or without it, also when its time is over.
-    for (again, now) in [(first.clone(), NOW + 5), (machine(1, &image), NOW + 500)] {
+    for (again, now) in [(first.clone(), NOW + 5), (machine(1, &image), NOW + 7 * DAY)] {
         assert_eq!(decide(&records, &only(&rules), &again, Uuid::NIL, now), Ok(Decision::Known(record.cluster)));
     }
+    // Its cluster may be on other machines by then, whose keys another link would make void.
+    let late = decide(&records, &only(&rules), &machine(1, &image), Uuid::NIL, NOW + 7 * DAY + 1);
+    assert_eq!(late, Err(Refusal::LongAgo));
     let second = Candidate { invitation: Some(hash), ..machine(2, &image) };
     assert_eq!(decide(&records, &said, &second, Uuid::NIL, NOW), Err(Refusal::InvitationUsed));
     assert_eq!(decide(&records, &only(&rules), &second, Uuid::NIL, NOW), Err(Refusal::InvitationUsed), "also revoked");
@@ -243,7 +246,11 @@ proptest! {
         let mut now = NOW;
         for (number, pause, crash) in calls {
             now += pause;
-            let decided = decide(&records, &only(&rules), &machine(number, &image), Uuid::random(), now).unwrap();
+            let asked = decide(&records, &only(&rules), &machine(number, &image), Uuid::random(), now);
+            let of_its_own = clusters.get(&number).and_then(|cluster| records.get(*cluster));
+            let is_late = of_its_own.is_some_and(|record| now - record.at > 7 * DAY);
+            prop_assert_eq!(asked == Err(Refusal::LongAgo), is_late);
+            let Ok(decided) = asked else { continue };
             match decided {
                 // A crash before the write: nobody was told anything.
                 Decision::New(_) if crash => {}
