@@ -6,8 +6,8 @@ use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::{Registration, Status};
 use latchkey_factory_plus::manager::{Cluster, Phase};
 use latchkey_factory_plus::uuids::{application, class};
-use latchkey_factory_plus_client::{Auth, ConfigDb, Precondition};
-use latchkey_test_support::{block_on, within};
+use latchkey_factory_plus_client::{Auth, CallError, ConfigDb, Precondition};
+use latchkey_test_support::{block_on, until, within};
 use serde_json::{Value, json};
 
 use super::{ADMIN, ROOT, Rig};
@@ -15,7 +15,13 @@ use super::{ADMIN, ROOT, Rig};
 impl Rig {
     /// Makes a cluster's object, and writes its configuration.
     pub(crate) fn configure(&self, name: &str) -> Uuid {
-        let (_, object) = block_on(self.db().create_object(class::EDGE_CLUSTER, None)).unwrap();
+        // The configuration database hears of what the operator may from auth, a moment after both started.
+        let object =
+            until("the operator to be let in", || match block_on(self.db().create_object(class::EDGE_CLUSTER, None)) {
+                Ok((_, object)) => Some(object),
+                Err(CallError::Forbidden { .. }) => None,
+                Err(error) => panic!("no object: {error}"),
+            });
         self.write(object.uuid, &self.configuration(name));
         object.uuid
     }

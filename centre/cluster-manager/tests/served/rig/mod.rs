@@ -29,10 +29,11 @@ use latchkey_factory_plus_client::{Client, ConfigDb, Identity, Insecure, Limits,
 use latchkey_git_client::Git;
 use latchkey_git_server::repositories::Repositories;
 use latchkey_git_server::server::GitServer;
+use latchkey_group_commit::OpenError;
 use latchkey_http_server::testing::FakeVerifier;
 use latchkey_http_server::{About, HttpConfig, HttpServer, Nothing, Running, Software};
 use latchkey_service_runtime::config::ConfigFile as _;
-use latchkey_test_support::{Port, block_on, within};
+use latchkey_test_support::{Port, block_on, until, within};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -179,7 +180,12 @@ impl Rig {
         self.manager = None;
         let config = self.config();
         let client = client(MANAGER, self.services.clone());
-        let keeper = Arc::new(Keeper::open(&config.data).unwrap());
+        // Calls of the one before may hold it for a moment yet.
+        let opened = until("the links to be given back", || match Keeper::open(&config.data) {
+            Err(OpenError::InUse(_)) => None,
+            opened => Some(opened),
+        });
+        let keeper = Arc::new(opened.unwrap());
         let git = Git::new(&client, &self.folder.path().join("work"), None).unwrap();
         let principals: Arc<dyn Principals> = self.principals.clone();
         let centre = Centre::new(&client, git, principals, keeper);
