@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use latchkey_centre_site::{Layout, Program};
+use latchkey_centre_site::{Layout, Program, Service};
 use latchkey_factory_plus::Uuid;
 
 use super::registrations;
