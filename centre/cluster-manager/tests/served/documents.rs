@@ -24,6 +24,9 @@ fn the_documents_are_the_scripts_files_and_the_link_of_a_lost_answer_is_over() {
     let names: Vec<_> = first.files.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["namespace.yaml", "edge-bootstrap.yaml", "flux-system.yaml", "self-link.yaml"]);
     assert!(first.files[0].text.contains("fplus-edge") && first.namespace == "fplus-edge");
+    // Whose it is: a bootstrap script and a node of another cluster go no further.
+    let mark = format!("latchkey.dev/edge-cluster: {cluster}");
+    assert!(first.files[0].text.contains(&mark), "{}", first.files[0].text);
     let read = script(&first.token);
     assert_eq!(read.status, 200);
     for file in &first.files[1..] {
