@@ -100,10 +100,11 @@ impl Rounds {
         for round in 0..=count {
             let change = |number| round * writes + number;
             rounds.gets.push(connections.ask(GETS, 200, content::get));
-            rounds.selects.extend(postgres.map(|postgres| postgres.thousand(SELECT)));
             rounds.puts.push(connections.ask(writes, 204, |number| content::put(number, change(number))));
-            rounds.updates.extend(postgres.map(|postgres| postgres.thousand(UPDATE)));
             rounds.patches.push(connections.ask(writes, 204, |number| content::patch(number, change(number))));
+            rounds.selects.extend(postgres.map(|postgres| postgres.thousand(SELECT)));
+            // Last: its server cleans up behind itself.
+            rounds.updates.extend(postgres.map(|postgres| postgres.thousand(UPDATE)));
         }
         rounds
     }
