@@ -7,6 +7,8 @@ use std::time::Instant;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_api_server_rig::{ApiServer, Client};
+use latchkey_centre_site::Program;
+use latchkey_factory_plus::uuids::application;
 use latchkey_qemu_tests::centre::Centre;
 use latchkey_qemu_tests::centre::edge::Edge;
 use latchkey_qemu_tests::process::Process;
@@ -79,6 +81,24 @@ impl Rig {
 
     fn key(&self, name: &str, spec: &Value) {
         self.write("kerberos-keys", "KerberosKey", name, spec);
+    }
+
+    /// The specification that our chart has for the account of a role; all that it asks for is there already.
+    fn of_chart(&self, role: &str) -> Value {
+        let chart = self.centre.chart().unwrap();
+        let path = Centre::entry(application::HELM_CHART_TEMPLATE, chart.as_str().unwrap());
+        let template = self.centre.ask(self.centre.admin(), "GET", Program::ConfigDb, &path).unwrap().json();
+        let (class, group) =
+            (&template["values"]["uuid"]["class"]["edgeAccount"], &template["values"]["uuid"]["group"]);
+        let name = format!("Edge {role}: Nord");
+        let account = match role {
+            "sync" => json!({ "class": class, "name": name, "groups": [group["edgeSync"]] }),
+            _ => {
+                json!({ "class": class, "name": name, "groups": [group["edgeMonitor"]], "sparkplug": { "node": "Monitor" } })
+            }
+        };
+        let (principal, secret) = (format!("op1{role}/Nord"), format!("op1{role}/password"));
+        json!({ "type": "Password", "principal": principal, "secret": secret, "account": account })
     }
 
     fn resource(&self, name: &str) -> Value {
@@ -161,14 +181,16 @@ fn definition(kind: &str, plural: &str) -> Value {
 fn keys_are_made_kept_and_taken_away() {
     let mut rig = Rig::start("edge-keys");
     rig.key("node", &json!({ "type": "Random", "principal": "nd1/Nord/a", "additionalPrincipals": ["nd1/Nord/b"], "secret": "node/keytab" }));
-    let class = "97756c9a-38f6-4df8-8f27-d7e3a2a8a5f5";
-    rig.key("sync", &json!({ "type": "Password", "principal": "op1sync/Nord", "secret": "op1sync/password", "account": { "class": class } }));
+    rig.key("sync", &rig.of_chart("sync"));
+    rig.key("monitor", &rig.of_chart("monitor"));
     rig.reaches("node", "Ready");
-    rig.reaches("sync", "Ready");
+    for role in ["sync", "monitor"] {
+        rig.reaches(role, "Ready");
+        let account = &rig.resource(role)["metadata"]["annotations"]["krbkeys.factoryplus.app.amrc.co.uk/account-uuid"];
+        assert_eq!(*account, rig.centre.setup_status(&rig.edge.cluster).unwrap()[role]["uuid"], "the centre made it");
+    }
     assert!(rig.serves("node", "keytab", "nd1/Nord/a") && rig.serves("node", "keytab", "nd1/Nord/b"));
     assert!(rig.signs_in("op1sync/Nord", "op1sync", "password"));
-    let account = &rig.resource("sync")["metadata"]["annotations"]["krbkeys.factoryplus.app.amrc.co.uk/account-uuid"];
-    assert_eq!(*account, rig.centre.setup_status(&rig.edge.cluster).unwrap()["sync"]["uuid"]);
 
     // What serves stays, whatever restarts.
     let before = (rig.held("node", "keytab"), rig.held("op1sync", "password"), rig.versions("nd1/Nord/a"));

@@ -43,5 +43,5 @@ impl Scratch {
 
 /// Whether a value meets a filter of notifications.
 pub fn is_met(filter: &Value, value: &Value) -> bool {
-    crate::patch::is_met(filter, value)
+    latchkey_sorted_json::is_met(filter, value)
 }

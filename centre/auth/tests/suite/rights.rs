@@ -148,3 +148,15 @@ fn what_a_reader_may_not_read_is_not_in_its_lists() {
     assert_eq!(site.get(EDGE, "/v2/grant"), (200, json!([pull])));
     assert_eq!(site.get(EDGE, &format!("/v2/grant/{push}")).0, 403);
 }
+
+#[test]
+fn who_may_read_an_identity_may_say_what_it_is() {
+    let mut site = Site::new();
+    site.name(other(), "reader@R");
+    let own = identity_path(edge());
+    assert_eq!(site.put("reader@R", &own, &json!(EDGE)), 403, "it may not know whether this is so");
+    site.grant(other(), permission::READ_KERBEROS, edge(), false);
+    assert_eq!(site.put("reader@R", &own, &json!(EDGE)), 204);
+    assert_eq!(site.put("reader@R", &own, &json!("op1krbkeys/South@R")), 403);
+    assert_eq!(site.put("reader@R", &identity_path(manager()), &json!(MANAGER)), 403);
+}

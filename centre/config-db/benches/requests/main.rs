@@ -25,7 +25,7 @@ use watchers::Watchers;
 const ROUNDS: u32 = 7;
 /// Requests of a round.
 const GETS: u32 = 20_000;
-const WRITES: u32 = 8_000;
+const WRITES: u32 = 24_000;
 /// Rounds with the engine in `PostgreSQL`, and what each of them writes.
 const OTHER: (u32, u32) = (3, 2_000);
 /// As many as a watcher may be behind are never under way.

@@ -2,13 +2,13 @@
 
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::application::{CONFIG_SCHEMA, REGISTRATION, WRITE_SCOPE};
-use serde_json::Value;
+use latchkey_sorted_json::MergeError;
 
 use super::{Transaction, registration};
 use crate::access::Permitted;
 use crate::operation::{Outcome, Preconditions, Refusal, Write};
 use crate::schema::{Schemas, check, compile};
-use crate::{DEEPEST_JSON, Json, patch as merge};
+use crate::{DEEPEST_JSON, Json, LONGEST_JSON};
 
 pub(super) fn put(
     transaction: &mut Transaction<'_>,
@@ -27,8 +27,6 @@ pub(super) fn put(
     Ok(if before.is_some() { Outcome::Done } else { Outcome::Created })
 }
 
-/// A patch that is no object would replace the whole entry (RFC 7396, section 2). Nobody who means that sends a patch, so it
-/// is refused: PUT says it.
 pub(super) fn patch(
     transaction: &mut Transaction<'_>,
     schemas: &mut Schemas,
@@ -39,21 +37,15 @@ pub(super) fn patch(
     preconditions: &Preconditions,
 ) -> Result<Outcome, Refusal> {
     let before = found(transaction, application, object, preconditions)?;
-    let Value::Object(changes) = json.value() else {
-        return Err(Refusal::Invalid("a merge patch of an entry is a JSON object; PUT replaces an entry".into()));
-    };
-    let value = before.as_ref().map(Json::value);
-    if value.as_ref().is_some_and(|value| !value.is_object()) {
-        return Err(Refusal::Conflict(
-            "the entry is no JSON object, so there is nothing to merge into; use PUT".into(),
-        ));
-    }
-    let after = Json::from(Value::Object(merge::merged(value, changes)));
+    let after = Json::merged(before.as_ref(), json).map_err(|error| match error {
+        MergeError::PatchIsNoObject => Refusal::Invalid(error.to_string()),
+        MergeError::ValueIsNoObject => Refusal::Conflict(error.to_string()),
+    })?;
     if before.as_ref() == Some(&after) {
         return Ok(Outcome::Done);
     }
-    if after.text().len() > crate::LONGEST_JSON {
-        return Err(Refusal::Invalid(format!("the merged entry would be longer than {} bytes", crate::LONGEST_JSON)));
+    if after.text().len() > LONGEST_JSON {
+        return Err(Refusal::Invalid(format!("the merged entry would be longer than {} bytes", LONGEST_JSON)));
     }
     set(transaction, schemas, permitted, application, object, after)?;
     Ok(Outcome::Done)

@@ -23,8 +23,8 @@ pub(crate) fn execute(
     let done = match permitted.operation() {
         Write::CreateObject { class, uuid } => object::create(transaction, permitted, *class, *uuid),
         Write::DeleteObject(object) => object::delete(transaction, *object),
-        Write::AddMember(class, member) => object::add_member(transaction, *class, *member),
-        Write::RemoveMember(class, member) => object::remove_member(transaction, *class, *member),
+        Write::AddMember(class, member) => object::add_member(transaction, permitted, *class, *member),
+        Write::RemoveMember(class, member) => object::remove_member(transaction, permitted, *class, *member),
         Write::AddSubclass(class, subclass) => object::add_subclass(transaction, *class, *subclass),
         Write::RemoveSubclass(class, subclass) => object::remove_subclass(transaction, *class, *subclass),
         Write::Put(application, object, json, preconditions) => {

@@ -90,8 +90,17 @@ pub(super) fn delete(transaction: &mut Transaction<'_>, object: Uuid) -> Result<
     Ok(Outcome::Done)
 }
 
-pub(super) fn add_member(transaction: &mut Transaction<'_>, class: Uuid, member: Uuid) -> Result<Outcome, Refusal> {
+pub(super) fn add_member(
+    transaction: &mut Transaction<'_>,
+    permitted: &Permitted<'_, Write>,
+    class: Uuid,
+    member: Uuid,
+) -> Result<Outcome, Refusal> {
     both(transaction, class, member)?;
+    if transaction.model().is_direct_member(class, member) {
+        return Ok(Outcome::Done);
+    }
+    permitted.change()?;
     join(transaction, class, member)?;
     Ok(Outcome::Done)
 }
@@ -109,8 +118,17 @@ pub(super) fn join(transaction: &mut Transaction<'_>, class: Uuid, member: Uuid)
     Ok(())
 }
 
-pub(super) fn remove_member(transaction: &mut Transaction<'_>, class: Uuid, member: Uuid) -> Result<Outcome, Refusal> {
+pub(super) fn remove_member(
+    transaction: &mut Transaction<'_>,
+    permitted: &Permitted<'_, Write>,
+    class: Uuid,
+    member: Uuid,
+) -> Result<Outcome, Refusal> {
     let (_, object) = both(transaction, class, member)?;
+    if !transaction.model().is_direct_member(class, member) {
+        return Ok(Outcome::Done);
+    }
+    permitted.change()?;
     if object.class == class {
         return Err(Refusal::Conflict(format!("{class} is the primary class of {member}, which stays a member of it")));
     }

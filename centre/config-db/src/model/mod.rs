@@ -1,6 +1,5 @@
 //! The database in memory: objects, classes and entries. No I/O; every change is a [`Mutation`], and has an inverse.
 
-mod json;
 mod mutation;
 mod relation;
 mod row;
@@ -11,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::application::REGISTRATION;
 use latchkey_factory_plus::uuids::class::APPLICATION;
+use latchkey_sorted_json::Json;
 
-pub use json::{DEEPEST_JSON, Json, JsonError, LONGEST_JSON};
 pub use mutation::Mutation;
 pub(crate) use relation::Relation;
 pub(crate) use row::{Row, TABLES};

@@ -4,7 +4,8 @@ use latchkey_factory_plus::Uuid;
 use latchkey_group_commit::Change;
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, Json, Mutation, Object};
+use super::{Entry, Mutation, Object};
+use crate::Json;
 
 /// The tables of the database; keys are UUIDs, one behind the other.
 pub(crate) const TABLES: &[&str] = &[OBJECTS, MEMBERS, SUBCLASSES, ENTRIES];

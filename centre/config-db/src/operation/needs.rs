@@ -37,7 +37,8 @@ impl Needing for Write {
             Self::CreateObject { class, uuid: Some(_) } => Needs::all([(CREATE_SPECIFIC_OBJECT, *class)]),
             Self::DeleteObject(object) => Needs::all([(DELETE_OBJECT, *object)]),
             Self::AddMember(class, object) | Self::RemoveMember(class, object) => {
-                Needs::all([(WRITE_MEMBERS, *class), (WRITE_MEMBERSHIPS, *object)])
+                let needs = Needs::all([(WRITE_MEMBERS, *class), (WRITE_MEMBERSHIPS, *object)]);
+                Needs { or_unchanged: Some(Need { permission: READ_MEMBERS, target: *class }), ..needs }
             }
             Self::AddSubclass(class, subclass) | Self::RemoveSubclass(class, subclass) => {
                 Needs::all([(WRITE_SUBCLASSES, *class), (WRITE_SUPERCLASSES, *subclass)])

@@ -6,10 +6,10 @@ use async_channel::{Receiver, Sender, unbounded};
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::application::REGISTRATION;
 use latchkey_factory_plus::uuids::class::APPLICATION;
+use latchkey_sorted_json::is_met;
 use serde_json::Value;
 
 use super::{Event, Resource, Target};
-use crate::patch::is_met;
 use crate::{Depth, Entry, Model, Mutation};
 
 /// How many changes wait for a watcher; one that reads more slowly is dropped.

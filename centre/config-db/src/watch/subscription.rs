@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use async_channel::Receiver;
 use latchkey_factory_plus::Uuid;
+use latchkey_sorted_json::is_met;
 
 use super::{Event, Resource, Target};
 use crate::Entry;
 use crate::access::{Caller, Needing};
 use crate::database::Shared;
-use crate::patch::is_met;
 
 /// A subscription: its first frame says what is there, each later one what changed. It ends when it is dropped.
 pub struct Subscription {

@@ -82,3 +82,15 @@ fn who_may_read_may_write_what_is_there() {
     }
     assert_eq!(rig.by(&holder(&[]), put(APP, X, &json!({"a": 1}))).unwrap_err().status(), 403);
 }
+
+#[test]
+fn who_may_read_members_may_leave_them_as_they_are() {
+    let mut rig = Rig::new();
+    let reader = holder(&[(p::READ_MEMBERS, OTHER)]);
+    assert_eq!(rig.by(&reader, Write::RemoveMember(OTHER, X)), Ok(Outcome::Done));
+    assert_eq!(rig.by(&reader, Write::AddMember(OTHER, X)).unwrap_err().status(), 403);
+    assert_eq!(rig.status(Write::AddMember(OTHER, X)), 204);
+    assert_eq!(rig.by(&reader, Write::AddMember(OTHER, X)), Ok(Outcome::Done));
+    assert_eq!(rig.by(&reader, Write::RemoveMember(OTHER, X)).unwrap_err().status(), 403);
+    assert_eq!(rig.by(&holder(&[]), Write::AddMember(OTHER, X)).unwrap_err().status(), 403);
+}

@@ -2,8 +2,35 @@
 
 use serde_json::{Map, Value};
 
-/// What a patch makes of a value; `None` stands for no value. Nulls in the patch take keys away.
-pub(crate) fn merged(value: Option<Value>, patch: Map<String, Value>) -> Map<String, Value> {
+use crate::Json;
+
+/// Why nothing is merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// The patch would replace the whole value (RFC 7396, section 2). Nobody who means that sends a patch.
+    #[error("a merge patch of an entry is a JSON object; PUT replaces an entry")]
+    PatchIsNoObject,
+    /// The patch would replace what is there, to the last key.
+    #[error("the entry is no JSON object, so there is nothing to merge into; use PUT")]
+    ValueIsNoObject,
+}
+
+impl Json {
+    /// What a merge patch makes of a value; `None` stands for no value, which becomes an object. Nulls in the patch take keys away.
+    ///
+    /// # Errors
+    /// [`MergeError`]. How long and how deep the new value is, is not looked at.
+    pub fn merged(value: Option<&Self>, patch: &Self) -> Result<Self, MergeError> {
+        let Value::Object(changes) = patch.value() else { return Err(MergeError::PatchIsNoObject) };
+        let value = value.map(Self::value);
+        if value.as_ref().is_some_and(|value| !value.is_object()) {
+            return Err(MergeError::ValueIsNoObject);
+        }
+        Ok(Self::from(Value::Object(merged(value, changes))))
+    }
+}
+
+fn merged(value: Option<Value>, patch: Map<String, Value>) -> Map<String, Value> {
     let mut merged_object = match value {
         Some(Value::Object(object)) => object,
         _ => Map::new(),
@@ -23,7 +50,7 @@ pub(crate) fn merged(value: Option<Value>, patch: Map<String, Value>) -> Map<Str
 
 /// Whether a patch would leave a value as it is: all that it names is there, and what it takes away is not. Arrays are equal
 /// or not, as a whole.
-pub(crate) fn is_met(filter: &Value, value: &Value) -> bool {
+pub fn is_met(filter: &Value, value: &Value) -> bool {
     let Value::Object(wanted) = filter else { return filter == value };
     let Value::Object(found) = value else { return false };
     wanted.iter().all(|(key, wanted)| match (wanted, found.get(key)) {
@@ -38,6 +65,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_objects_are_merged() {
+        let merged = |value: Option<Value>, patch: Value| {
+            let value = value.map(|value| Json::of(&value));
+            Json::merged(value.as_ref(), &Json::of(&patch)).map(|json| json.value())
+        };
+        assert_eq!(merged(None, json!({"b": 1, "a": null})), Ok(json!({"b": 1})));
+        assert_eq!(merged(Some(json!({"b": 1})), json!({"a": 2})), Ok(json!({"a": 2, "b": 1})));
+        assert_eq!(merged(Some(json!([1])), json!({})), Err(MergeError::ValueIsNoObject));
+        assert_eq!(merged(Some(json!({})), json!([1])), Err(MergeError::PatchIsNoObject));
+    }
 
     fn patched(value: Value, patch: Value) -> Value {
         let Value::Object(patch) = patch else { panic!("no object") };
