@@ -7,17 +7,15 @@
 //! 2. [`manifests`]: the files of a cluster's repository.
 //! 3. [`script`] and [`links`]: the script that bootstraps an edge, and who may read it how long.
 //! 4. [`seal`]: secrets that one cluster alone can open.
-//! 5. [`heartbeat`]: how long ago an edge was heard of.
 //!
 //! Done:
 //!
-//! 6. [`world`] carries effects out; `latchkey-git-client` writes repositories, [`keeper`] keeps links.
-//! 7. [`manager`] follows the configuration database, and runs the machines.
-//! 8. [`web`]: the interface over HTTP, change notification, and the page.
-//! 9. `run`: the program, by its [`config`].
+//! 5. [`world`] carries effects out; `latchkey-git-client` writes repositories, [`keeper`] keeps links.
+//! 6. [`manager`] follows the configuration database, and runs the machines.
+//! 7. [`web`]: the interface over HTTP, change notification, and the page.
+//! 8. `run`: the program, by its [`config`].
 
 pub mod config;
-pub mod heartbeat;
 pub mod keeper;
 pub mod links;
 pub mod machine;

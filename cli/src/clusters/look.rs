@@ -138,7 +138,7 @@ impl Report for ClusterReport {
         if !cluster.hosts.is_empty() {
             let mut table = Table::new(&["HOST", "STATE", "ROLE", "KUBERNETES", "ARCH", "TAINT"]);
             for host in &cluster.hosts {
-                table.row(row(host, silent(cluster, now_ms())));
+                table.row(row(host, silent(cluster.heartbeat, now_ms())));
             }
             text.push('\n');
             text.push_str(&table.to_string());
@@ -183,8 +183,9 @@ fn row(host: &Host, silent: bool) -> [String; 6] {
     ]
 }
 
-fn silent(cluster: &Cluster, now: u64) -> bool {
-    cluster.heartbeat.is_some_and(|heartbeat| now.saturating_sub(heartbeat) > SILENT_MS)
+/// Whether an edge was heard of, too long ago. A time to come is one of now: clocks differ.
+fn silent(heartbeat: Option<u64>, now: u64) -> bool {
+    heartbeat.is_some_and(|heartbeat| now.saturating_sub(heartbeat) > SILENT_MS)
 }
 
 /// The state of a cluster in a few words.
@@ -203,7 +204,7 @@ pub(super) fn state(cluster: &Cluster, now: u64) -> String {
         Phase::Deleted => "deleted; its accounts are disabled".to_owned(),
         Phase::Decommissioning => "being decommissioned".to_owned(),
         Phase::Ready if !cluster.bootstrapped => "ready to be bootstrapped".to_owned(),
-        Phase::Ready if silent(cluster, now) => "silent".to_owned(),
+        Phase::Ready if silent(cluster.heartbeat, now) => "silent".to_owned(),
         Phase::Ready => {
             let ready = cluster.hosts.iter().filter(|host| host.ready != Some(false)).count();
             format!("{ready} of {} hosts ready", cluster.hosts.len())
@@ -221,4 +222,18 @@ fn theft(at: u64, now: u64) -> String {
 
 pub(super) fn now_ms() -> u64 {
     now() * 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_edge_is_silent() {
+        for (heartbeat, now, expected) in
+            [(None, 5, false), (Some(9), 5, false), (Some(1), SILENT_MS + 1, false), (Some(1), SILENT_MS + 2, true)]
+        {
+            assert_eq!(silent(heartbeat, now), expected, "{heartbeat:?} {now}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use latchkey_bench::{Bench, Quantity};
+use latchkey_initramfs::needed::Needed;
 use latchkey_qemu_tests::bootimage::BootImage;
 use latchkey_qemu_tests::kernel::Kernel;
 use latchkey_qemu_tests::{HarnessError, build, process};
@@ -14,14 +15,15 @@ const AGENT_CRATES: usize = 110;
 const INITRAMFS_BYTES: usize = 6_000_000;
 const JOIN_SERVICE_BYTES: usize = 8_000_000;
 const KEY_SERVICE_BYTES: usize = 4_000_000;
-/// Of each program of the centre. The Kerberos helper and the broker's plugin link what Debian has, and are not among them.
-const CENTRE_BYTES: usize = 6_000_000;
-const CENTRE: [(&str, &str, &str); 5] = [
-    ("latchkey-auth", "auth/bytes", "centre: auth, bytes"),
-    ("latchkey-cluster-manager", "cluster-manager/bytes", "centre: cluster manager, bytes"),
-    ("latchkey-config-db", "config-db/bytes", "centre: config-db, bytes"),
-    ("latchkey-directory", "directory/bytes", "centre: directory, bytes"),
-    ("latchkey-git-server", "git-server/bytes", "centre: git server, bytes"),
+/// The programs of the centre, each with what it may have. The Kerberos helper and the broker's plugin link what Debian has, and are
+/// not among them. Of the cluster manager 0.5 MB are aws-lc, which seals; of config-db 1.3 MB are JSON Schema with its regular
+/// expressions. What a panic unwinds by is an eighth of each.
+const CENTRE: [(&str, &str, &str, usize); 5] = [
+    ("latchkey-auth", "auth/bytes", "centre: auth, bytes", 6_000_000),
+    ("latchkey-cluster-manager", "cluster-manager/bytes", "centre: cluster manager, bytes", 6_100_000),
+    ("latchkey-config-db", "config-db/bytes", "centre: config-db, bytes", 7_200_000),
+    ("latchkey-directory", "directory/bytes", "centre: directory, bytes", 6_000_000),
+    ("latchkey-git-server", "git-server/bytes", "centre: git server, bytes", 6_000_000),
 ];
 
 fn main() -> ExitCode {
@@ -51,8 +53,8 @@ fn report() -> Result<bool, HarnessError> {
         ("join-service/bytes", "join service, bytes", bytes(&join_service)?, JOIN_SERVICE_BYTES),
         ("key-service/bytes", "key service, bytes", bytes(&key_service)?, KEY_SERVICE_BYTES),
     ];
-    for (program, id, what) in CENTRE {
-        lines.push((id, what, bytes(&build::for_centres(program)?)?, CENTRE_BYTES));
+    for (program, id, what, promised) in CENTRE {
+        lines.push((id, what, bytes(&build::for_centres(program)?)?, promised));
     }
     if std::env::args().any(|argument| argument == "--json") {
         let bench = Bench::from_args();
@@ -69,10 +71,15 @@ fn report() -> Result<bool, HarnessError> {
     Ok(lines.iter().all(|(_, _, is, promised)| is <= promised))
 }
 
+/// The length of a program that needs nothing of its machine but the kernel.
 fn bytes(program: &Path) -> Result<usize, HarnessError> {
-    let metadata = std::fs::metadata(program);
-    let metadata = metadata.map_err(|source| HarnessError::Io { what: program.display().to_string(), source })?;
-    Ok(usize::try_from(metadata.len()).unwrap_or(usize::MAX))
+    let content = std::fs::read(program);
+    let content = content.map_err(|source| HarnessError::Io { what: program.display().to_string(), source })?;
+    match Needed::read(&content) {
+        Ok(needed) if needed == Needed::default() => Ok(content.len()),
+        Ok(needed) => Err(HarnessError::Unusable(format!("{} is not static: {needed:?}", program.display()))),
+        Err(error) => Err(HarnessError::Unusable(format!("{}: {error}", program.display()))),
+    }
 }
 
 /// How many crates a package is made of, itself and the compiler's plug-ins included.

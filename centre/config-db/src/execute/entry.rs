@@ -45,7 +45,7 @@ pub(super) fn patch(
         return Ok(Outcome::Done);
     }
     if after.text().len() > LONGEST_JSON {
-        return Err(Refusal::Invalid(format!("the merged entry would be longer than {} bytes", LONGEST_JSON)));
+        return Err(Refusal::Invalid(format!("the merged entry would be longer than {LONGEST_JSON} bytes")));
     }
     set(transaction, schemas, permitted, application, object, after)?;
     Ok(Outcome::Done)
