@@ -23,15 +23,6 @@ fn principal(role: &str, name: &str) -> String {
     format!("op1{role}/{name}")
 }
 
-/// A certificate as a Sealed Secrets controller has, made by openssl.
-fn sealing_certificate(centre: &Centre) -> String {
-    let (key, certificate) = (centre.run.file("seal.key"), centre.run.file("seal.pem"));
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=sealed", "-keyout"]);
-    output(openssl.arg(key).arg("-out").arg(&certificate)).unwrap();
-    fs::read_to_string(certificate).unwrap()
-}
-
 fn grants(centre: &Centre, accounts: &[String]) -> usize {
     accounts.iter().map(|account| centre.grants_of(account).unwrap().len()).sum()
 }
@@ -159,7 +150,7 @@ fn a_secret_is_sealed(centre: &Centre, uuid: &str) {
     let sync = ("op1sync/Building_1", "of-edge-sync");
     centre.set_password(sync.0, sync.1).unwrap();
     let hosts = json!([{ "hostname": "edge-1", "control_plane": true, "k8s_version": "v1.34.4", "arch": "amd64" }]);
-    let status = json!({ "hosts": hosts, "kubeseal_cert": sealing_certificate(centre) });
+    let status = json!({ "hosts": hosts, "kubeseal_cert": centre.sealing_certificate().unwrap() });
     let written = until("the grant of Edge Sync", || {
         let status = centre.report(sync, uuid, &status).unwrap();
         (status != 403).then_some(status)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use latchkey_centre_site::Program;
+use latchkey_factory_plus::uuids::{application, class, service};
 use latchkey_qemu_tests::build;
 use latchkey_qemu_tests::centre::Centre;
 use latchkey_qemu_tests::centre::browser::{Browser, key};
@@ -39,6 +40,23 @@ impl Page {
 
     fn button(&self, text: &str) -> latchkey_qemu_tests::centre::browser::Element<'_> {
         self.browser.find(&format!("//button[.='{text}']"))
+    }
+
+    /// The field of a form, by its label.
+    fn field(&self, label: &str) -> latchkey_qemu_tests::centre::browser::Element<'_> {
+        let field = "*[self::input or self::select or self::textarea]";
+        self.browser.find(&format!("//label[.='{label}']/following-sibling::{field}"))
+    }
+
+    fn choose(&self, label: &str, option: &str) {
+        self.browser
+            .find(&format!("//label[.='{label}']/following-sibling::select/option[.='{option}']"))
+            .click()
+            .unwrap();
+    }
+
+    fn unfold(&self, title: &str) {
+        self.browser.find(&format!("//summary[.='{title}']")).click().unwrap();
     }
 
     fn go(&self, place: &str) {
@@ -109,7 +127,9 @@ fn an_operator_makes_bootstraps_and_deletes_a_cluster_on_the_page() {
     page.button("Sign in").click().unwrap();
     browser.shows("The user or the password is wrong.");
     browser.open(&centre.url(Program::ClusterManager, "")).unwrap();
+    let chart = a_chart_of_the_sites_own(centre);
     page.sign_in();
+    the_token_is_in_memory_alone(browser);
     browser.shows("There is no cluster yet.");
     page.fit("empty list");
 
@@ -125,8 +145,22 @@ fn an_operator_makes_bootstraps_and_deletes_a_cluster_on_the_page() {
     page.go(&format!("#/cluster/{uuid}"));
     the_command_is_shown_copied_and_revoked(&page);
     the_hosts_are_listed(&page, &uuid);
+    a_secret_is_sealed(&page, &uuid);
+    an_agent_is_deployed_onto_a_host(&page, &uuid);
+    a_cluster_is_made_of_another_chart_elsewhere_and_bare(&page, &chart);
     a_link_expires(&page, &uuid, &short);
     it_is_deleted_by_its_name(&page, &uuid);
+}
+
+/// Whoever takes over the profile, or another page of this origin, finds nothing of the session.
+fn the_token_is_in_memory_alone(browser: &Browser) {
+    let kept = "return [Object.entries(localStorage), Object.entries(sessionStorage), document.cookie]";
+    assert_eq!(browser.run(kept, &[]).unwrap(), json!([[], [], ""]));
+    // Those that no script sees, too.
+    let cookies = browser.devtools("Storage.getCookies", &json!({})).unwrap();
+    assert_eq!(cookies, json!({ "cookies": [] }));
+    let databases = browser.run_async("const done = arguments[0]; indexedDB.databases().then(done, done)").unwrap();
+    assert_eq!(databases, json!([]));
 }
 
 fn the_page_is_closed_to_others(centre: &Centre) {
@@ -254,6 +288,98 @@ fn the_machine_and_the_edges_problems_are_shown(page: &Page, uuid: &str) {
     page.fit("registered");
     let shown = centre.reported(&["show", "Building_1"]).unwrap();
     assert_eq!((&shown["registration"], &shown["errors"]), (&record, &errors["errors"]));
+}
+
+fn a_secret_is_sealed(page: &Page, uuid: &str) {
+    let (browser, centre) = (&page.browser, &page.centre);
+    assert!(!browser.text().contains("Seal a secret"), "the edge has not said what to seal for");
+    let status = json!({ "kubeseal_cert": centre.sealing_certificate().unwrap() });
+    assert!(centre.report(centre.admin(), uuid, &status).unwrap() < 300);
+    page.unfold("Seal a secret");
+    page.field("Namespace").enter("../fplus-edge").unwrap();
+    page.field("Secret").enter("plc").unwrap();
+    page.field("Key").enter("pass word").unwrap();
+    page.field("Value").enter("a secret of the page").unwrap();
+    page.button("Seal").click().unwrap();
+    browser.shows("A namespace has lower-case letters, digits and hyphens");
+    browser.shows("A key has letters, digits, hyphens, dots and underscores.");
+    page.fit("bad secret");
+    page.field("Namespace").replace("fplus-edge").unwrap();
+    page.field("Key").replace("password").unwrap();
+    page.button("Seal").click().unwrap();
+    browser.shows("Sealed, and in the repository.");
+    let left = browser.run("return document.querySelector('textarea').value", &[]).unwrap();
+    assert_eq!(left, "", "the page keeps no secret");
+    page.fit("sealed");
+    let clone = centre.run.file("clone-sealed");
+    assert!(centre.git_clone(centre.admin(), "git/cluster/Building_1", &clone).unwrap().status.success());
+    let manifest = fs::read_to_string(clone.join("edo/secrets/fplus-edge/plc.yaml")).unwrap();
+    assert!(manifest.contains("kind: SealedSecret") && manifest.contains("password: "), "{manifest}");
+    assert!(!manifest.contains("a secret of the page"), "{manifest}");
+}
+
+fn an_agent_is_deployed_onto_a_host(page: &Page, uuid: &str) {
+    let (browser, centre) = (&page.browser, &page.centre);
+    page.unfold("Deploy an edge agent");
+    page.field("Name of the agent").enter("Press 1").unwrap();
+    page.button("Deploy").click().unwrap();
+    browser.shows("A name begins with a letter and has letters, digits and underscores, 31 at most.");
+    page.field("Name of the agent").replace("Press_1").unwrap();
+    page.choose("Host", "edge-2");
+    page.button("Deploy").click().unwrap();
+    browser.shows("Press_1 is being deployed.");
+    page.fit("deployed");
+    let read = |application, object: &str| {
+        let path = Centre::entry(application, object);
+        centre.ask(centre.admin(), "GET", Program::ConfigDb, &path).unwrap().json()
+    };
+    let agents = centre.members(&class::EDGE_AGENT.to_string()).unwrap();
+    let [agent] = agents.as_slice() else { panic!("{agents:?}") };
+    let agent = agent.as_str().unwrap();
+    assert_eq!(read(application::INFO, agent)["name"], "Press_1");
+    let mut deployed = read(application::EDGE_DEPLOYMENT, agent);
+    let made = deployed.as_object_mut().unwrap().remove("createdAt").unwrap();
+    assert!(made.as_str().unwrap().ends_with('Z'), "{made}");
+    let chart = &read(application::SERVICE_CONFIG, &service::MANAGER.to_string())["helm"]["agent"];
+    assert_eq!(deployed, json!({ "name": "Press_1", "cluster": uuid, "chart": chart, "hostname": "edge-2" }));
+}
+
+/// A Helm chart that the centre does not bring: its UUID.
+fn a_chart_of_the_sites_own(centre: &Centre) -> String {
+    let send = |method, path: &str, body: &Value| {
+        let answer = centre.send(centre.admin(), method, Program::ConfigDb, path, body).unwrap();
+        assert!((200..300).contains(&answer.status), "{answer:?}");
+        answer.json()
+    };
+    let chart = send("POST", "v2/object", &json!({ "class": class::HELM_CHART }))["uuid"].as_str().unwrap().to_owned();
+    send("PUT", &Centre::entry(application::INFO, &chart), &json!({ "name": "Press hall" }));
+    let path = Centre::entry(application::HELM_CHART_TEMPLATE, centre.chart().unwrap().as_str().unwrap());
+    let template = centre.ask(centre.admin(), "GET", Program::ConfigDb, &path).unwrap().json();
+    send("PUT", &Centre::entry(application::HELM_CHART_TEMPLATE, &chart), &template);
+    chart
+}
+
+fn a_cluster_is_made_of_another_chart_elsewhere_and_bare(page: &Page, chart: &str) {
+    let (browser, centre) = (&page.browser, &page.centre);
+    page.go("#/new");
+    page.field("Name").enter("Hall_2").unwrap();
+    page.choose("Helm chart", "Press hall");
+    page.field("Namespace").replace("Press").unwrap();
+    browser.shows("A namespace has lower-case letters, digits and hyphens");
+    page.field("Namespace").replace("press").unwrap();
+    browser.find("//label[@for='bare']").click().unwrap();
+    page.fit("bare cluster");
+    page.button("Create").click().unwrap();
+    browser.shows("Ready to be bootstrapped");
+    browser.shows("Press hall (bare)");
+    page.fit("bare and ready");
+    let hash = browser.run("return location.hash", &[]).unwrap();
+    let uuid = hash.as_str().unwrap().rsplit_once('/').unwrap().1;
+    let path = Centre::entry(application::EDGE_CLUSTER_CONFIGURATION, uuid);
+    let configuration = centre.ask(centre.admin(), "GET", Program::ConfigDb, &path).unwrap().json();
+    let values = json!({ "sealedSecrets": { "enabled": false } });
+    let expected = json!({ "chart": chart, "name": "Hall_2", "namespace": "press", "bare": true, "values": values });
+    assert_eq!(configuration, expected);
 }
 
 /// `link` was made for a minute, the shortest time that there is.

@@ -50,6 +50,7 @@ async function signedIn() {
   route();
   try {
     state.charts = await chartsOf(session);
+    view?.changed?.();
   } catch (error) {
     announce(error.message);
   }

@@ -1,12 +1,16 @@
 //! Clusters, made past the command and looked at, and what an edge reports of one.
 
+use std::fs;
+use std::process::Command;
+
 use latchkey_centre_site::Program;
 use latchkey_factory_plus::uuids::{application, class, service};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
 
 use super::Centre;
-use crate::error::HarnessError;
+use crate::error::{HarnessError, io_error};
+use crate::process::output;
 
 /// What an edge runs with an account of its own, as principals are called.
 pub const ROLES: [&str; 4] = ["flux", "krbkeys", "sync", "monitor"];
@@ -87,6 +91,26 @@ impl Centre {
         let answer =
             self.curl(&["--user", &who, "--request", "PATCH", "--header", merge, "--data-binary", &body, &url])?;
         Ok(answer.status)
+    }
+
+    /// A certificate as a Sealed Secrets controller has, made by openssl.
+    pub fn sealing_certificate(&self) -> Result<String, HarnessError> {
+        let (key, certificate) = (self.run.file("seal.key"), self.run.file("seal.pem"));
+        let mut openssl = Command::new("openssl");
+        openssl.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "30",
+            "-subj",
+            "/CN=sealed",
+            "-keyout",
+        ]);
+        output(openssl.arg(key).arg("-out").arg(&certificate))?;
+        fs::read_to_string(&certificate).map_err(io_error("read", &certificate))
     }
 
     /// Says which machine registered a cluster, as the enrol service does.

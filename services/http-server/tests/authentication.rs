@@ -56,6 +56,38 @@ fn whatever_is_no_proof_is_answered_alike() {
     assert_unauthenticated(&rig.ask("POST /token HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"));
 }
 
+/// What a page of another site can have a browser send without being asked for leave first: a request without preflight, and
+/// whatever the browser itself adds. The method and the body are never looked at.
+#[test]
+fn what_a_foreign_page_sends_by_itself_is_refused_and_nothing_is_kept_in_the_browser() {
+    let rig = rig();
+    let cookie = || format!("Cookie: token={0}; Authorization=Bearer%20{0}\r\n", rig.token());
+    let foreign = "Origin: https://elsewhere.example\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n";
+    let types =
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json"];
+    for (path, kind) in ["/upload", "/cat", "/panic", "/token"].iter().flat_map(|path| types.map(|kind| (path, kind))) {
+        for more in [String::new(), cookie()] {
+            let head = format!("Host: x\r\n{foreign}{more}Content-Type: {kind}\r\nContent-Length: 5\r\n");
+            let reply = rig.ask(&format!("POST {path} HTTP/1.1\r\n{head}\r\nhello"));
+            assert_unauthenticated(&reply);
+            assert_eq!(reply.header("set-cookie"), None);
+        }
+    }
+    // The one that would have panicked never began: with credentials it does.
+    assert_eq!(rig.metric("handler_panics_total"), 0);
+    let with = |headers: &str| format!("POST /panic HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: 0\r\n\r\n");
+    assert_eq!(rig.ask(&with(&admin())).status, 500);
+    assert_eq!(rig.metric("handler_panics_total"), 1);
+    for reply in [
+        rig.ask(&get("/who", &admin())),
+        rig.ask(&get("/page", "")),
+        rig.ask(&format!("POST /token HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n{}\r\n", admin())),
+    ] {
+        assert_eq!((reply.status, reply.header("set-cookie")), (200, None));
+    }
+    assert_unauthenticated(&rig.ask(&get("/who", &cookie())));
+}
+
 #[test]
 fn whoever_asks_without_credentials_first_keeps_the_connection() {
     let rig = rig();

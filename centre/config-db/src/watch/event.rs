@@ -18,6 +18,12 @@ pub(crate) struct Event {
     pub(crate) body: Option<Json>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many readings a test's thread made.
+    pub(crate) static READINGS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Event {
     pub(crate) const fn status(status: u16) -> Self {
         Self { child: None, status, etag: None, body: None }
@@ -34,6 +40,8 @@ impl Event {
 
     /// What a read of a single resource answers.
     pub(crate) fn reading(model: &Model, resource: Resource) -> Self {
+        #[cfg(test)]
+        READINGS.with(|readings| readings.set(readings.get() + 1));
         let list = |there: bool, objects: &dyn Fn() -> Vec<Uuid>| {
             if there {
                 Self { child: None, status: 200, etag: None, body: Some(Json::of(&serde_json::json!(objects()))) }

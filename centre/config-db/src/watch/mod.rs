@@ -8,6 +8,8 @@ mod event;
 mod index;
 mod subscription;
 mod target;
+#[cfg(test)]
+mod tests;
 
 pub use index::Watchers;
 pub use subscription::Subscription;

@@ -6,27 +6,11 @@ use latchkey_factory_plus::uuids::special::UNOWNED;
 use latchkey_test_support::block_on;
 use serde_json::json;
 
-use crate::place::Place;
+use crate::place::{Place, on_each_engine};
 use crate::rig::{CLASS, OBJECTS, X, Y, delete, filled, put, value, write};
 
 fn start(place: &Place) -> ConfigDb {
     ConfigDb::start(place.engine()).unwrap()
-}
-
-/// Each of these, on each engine.
-macro_rules! on_each_engine {
-    ($($name:ident,)*) => {
-        mod embedded {
-            $(#[test] fn $name() { super::$name(&super::Place::embedded()); })*
-        }
-        mod postgres {
-            $(#[test] fn $name() {
-                if let Some(place) = super::Place::postgres() {
-                    super::$name(&place);
-                }
-            })*
-        }
-    };
 }
 
 on_each_engine! {

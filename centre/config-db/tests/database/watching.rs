@@ -12,7 +12,7 @@ use latchkey_test_support::block_on;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::place::{Place, on_each_engine};
 use crate::rig::{
     APP, CLASS, Children, OBJECTS, OTHER, X, Y, delete, filled, holder, next, put, ready, response, search, value,
     watch, write,
@@ -28,11 +28,17 @@ fn etag(response: &Response) -> Option<&str> {
     response.headers.get("etag").and_then(Value::as_str)
 }
 
+on_each_engine! {
+    a_watched_entry_is_told_of_from_its_creation_to_its_end,
+    a_search_tells_of_children_by_name,
+    who_loses_the_right_is_told_once_and_who_gets_it_back_everything,
+    who_reads_too_slowly_is_dropped_and_told_so,
+    a_subscription_that_begins_among_writes_misses_nothing_and_hears_nothing_twice,
+}
+
 /// §11.15: creation is 201, every update has an etag, and falsy values are values.
-#[test]
-fn a_watched_entry_is_told_of_from_its_creation_to_its_end() {
-    let place = Place::embedded();
-    let db = started(&place);
+fn a_watched_entry_is_told_of_from_its_creation_to_its_end(place: &Place) {
+    let db = started(place);
     let mut watcher = watch(&db, &format!("v2/app/{APP}/object/{X}"), None);
     let mut head = watch(&db, &format!("/v1/app/{APP}/object/{X}"), Some(Method::Head));
     let first = next(&mut watcher);
@@ -55,10 +61,8 @@ fn a_watched_entry_is_told_of_from_its_creation_to_its_end() {
     assert_eq!((last.status, response(&last).status, &response(&last).body), (200, 404, &None));
 }
 
-#[test]
-fn a_search_tells_of_children_by_name() {
-    let place = Place::embedded();
-    let db = started(&place);
+fn a_search_tells_of_children_by_name(place: &Place) {
+    let db = started(place);
     write(&db, put(X, &json!({"cluster": [1, 2]}))).unwrap();
     let mut all = search(&db, None);
     let mut some = search(&db, Some(json!({"cluster": [1, 2]}))); // §11.15: an array in a filter
@@ -86,10 +90,8 @@ fn a_search_tells_of_children_by_name() {
     step(delete(Y), 404, Some(404), &mut all, &mut some);
 }
 
-#[test]
-fn who_loses_the_right_is_told_once_and_who_gets_it_back_everything() {
-    let place = Place::embedded();
-    let db = started(&place);
+fn who_loses_the_right_is_told_once_and_who_gets_it_back_everything(place: &Place) {
+    let db = started(place);
     let (reader, nobody) = (holder(&[(READ_CONFIG, APP)]), holder(&[]));
     write(&db, put(X, &json!("secret 1"))).unwrap();
     let mut watcher = search(&db, None);
@@ -106,10 +108,8 @@ fn who_loses_the_right_is_told_once_and_who_gets_it_back_everything() {
     assert!(watcher.recheck(&reader).unwrap().contains("secret 3"));
 }
 
-#[test]
-fn who_reads_too_slowly_is_dropped_and_told_so() {
-    let place = Place::embedded();
-    let db = started(&place);
+fn who_reads_too_slowly_is_dropped_and_told_so(place: &Place) {
+    let db = started(place);
     let (mut slow, mut quick) = (search(&db, None), search(&db, None));
     let writes: Vec<_> = (0..1100).map(|number| db.write(Caller::root(), put(X, &json!(number)))).collect();
     next(&mut quick);
@@ -131,10 +131,8 @@ fn who_reads_too_slowly_is_dropped_and_told_so() {
     assert_eq!(block_on(slow.next(&Caller::root())), None);
 }
 
-#[test]
-fn a_subscription_that_begins_among_writes_misses_nothing_and_hears_nothing_twice() {
-    let place = Place::embedded();
-    let db = started(&place);
+fn a_subscription_that_begins_among_writes_misses_nothing_and_hears_nothing_twice(place: &Place) {
+    let db = started(place);
     write(&db, put(X, &json!(0))).unwrap();
     let writer = std::thread::spawn({
         let db = db.clone();

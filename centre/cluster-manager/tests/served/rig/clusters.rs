@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::{ADMIN, ROOT, Rig};
 
 impl Rig {
-    /// Makes a cluster's object, and writes its configuration.
-    pub(crate) fn configure(&self, name: &str) -> Uuid {
+    /// Makes a cluster's object.
+    pub(crate) fn object(&self) -> Uuid {
         // The configuration database hears of what the operator may from auth, a moment after both started.
         let object =
             until("the operator to be let in", || match block_on(self.db().create_object(class::EDGE_CLUSTER, None)) {
@@ -22,8 +22,14 @@ impl Rig {
                 Err(CallError::Forbidden { .. }) => None,
                 Err(error) => panic!("no object: {error}"),
             });
-        self.write(object.uuid, &self.configuration(name));
         object.uuid
+    }
+
+    /// Makes a cluster's object, and writes its configuration.
+    pub(crate) fn configure(&self, name: &str) -> Uuid {
+        let object = self.object();
+        self.write(object, &self.configuration(name));
+        object
     }
 
     pub(crate) fn configuration(&self, name: &str) -> Value {
@@ -38,6 +44,12 @@ impl Rig {
     pub(crate) fn delete(&self, cluster: Uuid) {
         let app = application::EDGE_CLUSTER_CONFIGURATION;
         assert!(block_on(self.db().delete_entry(app, cluster, &Precondition::None)).unwrap());
+    }
+
+    /// Deletes a configuration that somebody else may have deleted meanwhile.
+    pub(crate) fn delete_if_there(&self, cluster: Uuid) {
+        let app = application::EDGE_CLUSTER_CONFIGURATION;
+        block_on(self.db().delete_entry(app, cluster, &Precondition::None)).unwrap();
     }
 
     /// Has everything of a deleted cluster removed.
