@@ -1,6 +1,7 @@
 //! The database as its callers see it, on each engine.
 #![allow(clippy::unwrap_used)]
 
+mod engines;
 mod failing;
 mod place;
 mod postgres;

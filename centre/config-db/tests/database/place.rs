@@ -8,24 +8,6 @@ use std::process::{Command, Stdio};
 use latchkey_config_db::engine::{Embedded, Engine, Postgres};
 use latchkey_test_support::{PATIENCE, Process, output, skip, spawn, until};
 
-/// Each of these, on each engine.
-macro_rules! on_each_engine {
-    ($($name:ident,)*) => {
-        mod embedded {
-            $(#[test] fn $name() { super::$name(&$crate::place::Place::embedded()); })*
-        }
-        mod postgres {
-            $(#[test] fn $name() {
-                if let Some(place) = $crate::place::Place::postgres() {
-                    super::$name(&place);
-                }
-            })*
-        }
-    };
-}
-
-pub(crate) use on_each_engine;
-
 /// A database's place, which is gone in the end.
 pub(crate) struct Place {
     server: Option<Server>,

@@ -6,7 +6,8 @@ use latchkey_factory_plus::uuids::special::UNOWNED;
 use latchkey_test_support::block_on;
 use serde_json::json;
 
-use crate::place::{Place, on_each_engine};
+use crate::engines::on_each_engine;
+use crate::place::Place;
 use crate::rig::{CLASS, OBJECTS, X, Y, delete, filled, put, value, write};
 
 fn start(place: &Place) -> ConfigDb {

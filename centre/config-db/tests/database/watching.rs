@@ -12,7 +12,8 @@ use latchkey_test_support::block_on;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::place::{Place, on_each_engine};
+use crate::engines::on_each_engine;
+use crate::place::Place;
 use crate::rig::{
     APP, CLASS, Children, OBJECTS, OTHER, X, Y, delete, filled, holder, next, put, ready, response, search, value,
     watch, write,
