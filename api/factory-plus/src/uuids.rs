@@ -231,8 +231,10 @@ pub mod permission {
     pub const CLUSTERS: Uuid = Uuid::constant("9e07fd33-6400-4662-92c4-4dff1f61f990");
     /// Read a cluster's setup and make bootstrap links.
     pub const MANAGE_CLUSTER: Uuid = Uuid::constant("a40acff8-0c61-4251-bef3-d8d53e50cdd0");
-    /// Configure a cluster, and say who registered it. Ours, not the original's.
+    /// Configure a cluster. Ours, not the original's.
     pub const CONFIGURE_CLUSTER: Uuid = Uuid::constant("4cdf7692-4b4e-4316-8cd7-6d93664730c2");
+    /// Say which machine registered a cluster, and why it was admitted: the enrol service's. Ours, not the original's.
+    pub const REGISTER_CLUSTER: Uuid = Uuid::constant("fe45b294-ae69-401f-a79a-2e04b45c4426");
     /// Seal secrets for a cluster.
     pub const MANAGE_SECRETS: Uuid = Uuid::constant("07fba27a-0d01-4c07-875b-d25345261d3a");
     /// All of the git server's: a group.

@@ -111,7 +111,7 @@ fn the_enrol_service_reaches_the_clusters_that_it_made_and_no_other() {
     let other = Edge::make(&mut centre, &local).cluster;
     let own = centre.create(class::EDGE_CLUSTER, account::ENROL_SERVICE);
     let list = centre.list(account::ENROL_SERVICE);
-    for held in [permission::CONFIGURE_CLUSTER, permission::MANAGE_CLUSTER] {
+    for held in [permission::CONFIGURE_CLUSTER, permission::REGISTER_CLUSTER, permission::MANAGE_CLUSTER] {
         assert!(allows(&list, held, own));
         assert!(!allows(&list, held, other) && !allows(&list, held, special::WILDCARD));
     }
@@ -124,6 +124,7 @@ fn the_enrol_service_reaches_the_clusters_that_it_made_and_no_other() {
     let expected = [
         permission::CREATE_SPECIFIC_OBJECT,
         permission::CONFIGURE_CLUSTER,
+        permission::REGISTER_CLUSTER,
         permission::MANAGE_CLUSTER,
         permission::READ_CONFIG,
     ];
