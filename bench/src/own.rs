@@ -35,6 +35,10 @@ const BENCHMARKS: [(&str, &str); 18] = [
 /// Those that need the programs of Kubernetes, which take too long to build for a run that does not ask for them.
 const OF_KUBERNETES: [&str; 2] = ["api_server_tickets", "kubernetes"];
 
+/// The benchmark whose server is measured as it ships, by a build of its own; which program that is, it reads there.
+const STATIC_SERVER: (&str, &str, &str) = ("latchkey-config-db", "requests", "LATCHKEY_BENCH_SERVER");
+const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+
 /// The benchmark that builds, when asked to, what those with machines need.
 const PREPARES: &str = "boot";
 /// Compiling everything, on a slow machine.
@@ -48,7 +52,9 @@ const RUN: Duration = Duration::from_hours(1);
 /// A sentence: nothing can be built, or the run was stopped.
 pub(crate) fn run(sources: &Path, scratch: &Path, outcome: &mut Outcome) -> Result<(), String> {
     eprintln!("building the benchmarks, which takes long the first time");
-    let programs = build(sources)?;
+    let programs = build(sources, &BENCHMARKS, None)?;
+    let (package, benchmark, variable) = STATIC_SERVER;
+    let server = build(sources, &[(package, benchmark)], Some(STATIC_TARGET))?.pop();
     let program = |benchmark| programs.iter().find(|program| program.target.name == benchmark);
     if let Some(boot) = program(PREPARES) {
         let status = child::run(boot.command(scratch).arg("--prepare"), BUILD, |_| ());
@@ -67,7 +73,11 @@ pub(crate) fn run(sources: &Path, scratch: &Path, outcome: &mut Outcome) -> Resu
             outcome.skip(what, "cargo built no such benchmark");
             continue;
         };
-        let status = child::run(program.command(scratch).arg("--json"), RUN, |line| {
+        let mut command = program.command(scratch);
+        if let Some(server) = server.as_ref().filter(|server| server.target.name == benchmark) {
+            command.env(variable, &server.executable);
+        }
+        let status = child::run(command.arg("--json"), RUN, |line| {
             if let Some(figure) = Figure::from_line(line) {
                 eprintln!("  {}", figure.what);
                 outcome.figures.push(figure);
@@ -114,10 +124,13 @@ fn cargo() -> Command {
 }
 
 /// All at once, so that what they share is compiled once.
-fn build(sources: &Path) -> Result<Vec<Program>, String> {
+fn build(sources: &Path, benchmarks: &[(&str, &str)], target: Option<&str>) -> Result<Vec<Program>, String> {
     let mut cargo = cargo();
     cargo.current_dir(sources).args(["bench", "--no-run", "--message-format", "json-render-diagnostics"]);
-    for (package, benchmark) in BENCHMARKS {
+    if let Some(target) = target {
+        cargo.args(["--target", target]);
+    }
+    for (package, benchmark) in benchmarks {
         cargo.args(["--package", package, "--bench", benchmark]);
     }
     let mut programs = Vec::new();

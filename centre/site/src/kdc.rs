@@ -32,7 +32,8 @@ pub fn krb5_conf(parameters: &Parameters) -> String {
 /// AES with SHA-2 first (RFC 8009); the older kind (RFC 3962) for clients that know no other.
 const ENCRYPTION: &str = "aes256-cts-hmac-sha384-192 aes128-cts-hmac-sha256-128 aes256-cts-hmac-sha1-96";
 
-/// `kdc.conf`: where KDC and administration listen, and where their files are.
+/// `kdc.conf`: where KDC and administration listen, and where their files are. No ticket is renewed: a keytab or a password gets a
+/// new one, and what is left of an account that is gone ends within hours.
 pub fn kdc_conf(parameters: &Parameters, layout: &Layout) -> String {
     let Parameters { realm, places, .. } = parameters;
     let at = layout.kdc();
@@ -50,7 +51,7 @@ pub fn kdc_conf(parameters: &Parameters, layout: &Layout) -> String {
          \x20       kadmind_listen = {}\n\
          \x20       kpasswd_listen = {}\n\
          \x20       max_life = 10h\n\
-         \x20       max_renewable_life = 7d\n\
+         \x20       max_renewable_life = 0s\n\
          \x20       supported_enctypes = aes256-cts-hmac-sha384-192:normal aes128-cts-hmac-sha256-128:normal aes256-cts-hmac-sha1-96:normal\n\
          \x20       default_principal_flags = +preauth\n\
          \x20   }}\n\

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ use crate::content::{APP, ENTRIES, WATCHED, WATCHED_ENTRIES, object, value};
 
 /// The argument before the place.
 pub(crate) const SERVE: &str = "--serve";
+/// Names the program that serves, where it is not this one: the same, built for another target.
+const SERVER: &str = "LATCHKEY_BENCH_SERVER";
 const GRANTS: u8 = 50;
 
 pub(crate) struct Service {
@@ -36,7 +38,8 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn start(place: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let server = std::env::var_os(SERVER).map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
+        let mut command = Command::new(server);
         command.arg(SERVE).arg(place).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = spawn(command).unwrap();
         let mut line = String::new();
