@@ -3,14 +3,16 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 use std::thread::scope;
+use std::time::Duration;
 
 use latchkey_centre_site::{Program, Service};
 use latchkey_factory_plus::uuids::application;
 use latchkey_qemu_tests::centre::Centre;
 use latchkey_qemu_tests::process::Finished;
-use latchkey_test_support::until;
+use latchkey_test_support::{PATIENCE, until, until_within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -84,6 +86,50 @@ fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
     assert_eq!(centre.processes(), []);
     centre.start_with(&["--new-password"]).unwrap();
     assert_eq!(centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap().status, 200);
+}
+
+/// Kills `latchkey centre up`, and waits until nothing of the centre runs.
+fn kill(centre: &mut Centre) {
+    assert_eq!(centre.kill().unwrap().signal(), Some(Signal::KILL.as_raw()), "{}", centre.said());
+    until("all processes of the centre to end", || centre.processes().is_empty().then_some(()));
+}
+
+#[test]
+fn a_centre_whose_command_is_killed_ends_and_goes_on_with_what_it_had() {
+    let mut centre = Centre::started("centre-killed").unwrap();
+    let cluster = centre.made("Hall").unwrap();
+    let status = centre.setup_status(&cluster).unwrap();
+    let flux = ("op1flux/Hall", "kept");
+    centre.set_password(flux.0, flux.1).unwrap();
+    let running: Vec<_> = centre.processes().into_iter().map(|process| process.program).collect();
+    assert!(running.iter().any(|program| program == "latchkey-kerberos-helper"), "grandchildren, too: {running:?}");
+    kill(&mut centre);
+
+    let (report, _) = centre.start().unwrap();
+    assert_eq!(report["password"], Value::Null, "the operator's password is the one of before");
+    centre.reaches(&cluster, "ready");
+    assert_eq!(centre.setup_status(&cluster).unwrap(), status);
+    let cloned = centre.git_clone(flux, "git/cluster/Hall", &centre.run.file("clone")).unwrap();
+    assert!(cloned.status.success(), "{}", String::from_utf8_lossy(&cloned.err));
+    assert!(centre.stop().unwrap().success());
+}
+
+#[test]
+fn a_first_start_that_is_killed_is_completed_by_a_later_one() {
+    let mut centre = Centre::prepared("centre-half", false).unwrap();
+    let mut killed_once = |what: &str, there: &dyn Fn(&Centre) -> bool| {
+        centre.begin(&[]).unwrap();
+        // Often: what is to be interrupted takes some milliseconds.
+        until_within(what, PATIENCE, Duration::from_millis(1), || there(&centre).then_some(()));
+        kill(&mut centre);
+    };
+    killed_once("the KDC's database to be begun", &|centre| centre.layout.kdc_database().exists());
+    for program in ["krb5kdc", Program::ConfigDb.file_name(), "mosquitto"] {
+        killed_once(&format!("{program} to be started"), &|centre| centre.child(program).is_ok());
+    }
+    centre.start().unwrap();
+    assert!(centre.password.len() >= 32, "nobody was told a password before");
+    centre.reported(&["new", "Hall"]).unwrap();
 }
 
 /// What the enrol service says of its configuration.
