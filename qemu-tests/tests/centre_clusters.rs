@@ -46,6 +46,11 @@ fn a_cluster_lives_and_ends_by_the_command_line() {
     );
     let uuid = made["uuid"].as_str().unwrap().to_owned();
     assert_eq!(centre.reported(&["show", "building_1"]).unwrap()["uuid"], made["uuid"], "without regard to case");
+    assert_eq!(
+        centre.reported(&["wait", "Building_1"]).unwrap(),
+        made,
+        "it ends when the cluster is ready, as `new` does"
+    );
     let listed = centre.reported(&["list"]).unwrap();
     assert_eq!(listed["clusters"].as_object().unwrap().keys().collect::<Vec<_>>(), [&uuid]);
     // Made past the command, in the words of an older client.

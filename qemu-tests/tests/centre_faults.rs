@@ -1,11 +1,13 @@
 //! Services that are killed at any call of the cluster manager, and a hundred clusters at once.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use latchkey_centre_site::Program;
+use latchkey_factory_plus::uuids::{application, class};
 use latchkey_qemu_tests::centre::clusters::ROLES;
 use latchkey_qemu_tests::centre::faults::{Calls, Moment, Proxy};
 use latchkey_qemu_tests::centre::{Centre, children};
@@ -95,6 +97,36 @@ fn has_one_account_per_role(centre: &Centre, cluster: &str, status: &Value) {
     }
 }
 
+/// The accounts of a cluster, as its status names them.
+fn accounts(status: &Value) -> BTreeSet<String> {
+    ROLES.map(|role| status[role]["uuid"].as_str().unwrap().to_owned()).into()
+}
+
+/// No object was made twice, or left: none is of the accounts' class but those that clusters have.
+fn are_all_accounts(centre: &Centre, expected: &BTreeSet<String>) {
+    let members = until("config-db to tell the accounts", || centre.members(&class::EDGE_SERVICE.to_string()).ok());
+    let members: Vec<_> = members.iter().map(|member| member.as_str().unwrap()).collect();
+    assert_eq!(members.len(), expected.len(), "{members:?}, where clusters have {expected:?}");
+    assert!(members.iter().all(|member| expected.contains(*member)), "{members:?}, where clusters have {expected:?}");
+}
+
+/// Asks until the cluster manager says that it heard it, or it is done; and waits for that: nobody need ask again then.
+fn decommissioned(centre: &Centre, uuid: &str) {
+    let status = Centre::entry(application::EDGE_CLUSTER_SETUP_STATUS, uuid);
+    let gone = || centre.ask(centre.admin(), "GET", Program::ConfigDb, &status).unwrap().status == 404;
+    until(format_args!("the decommissioning of {uuid} to be heard"), || {
+        (centre.cluster(&["decommission", uuid]).unwrap().status.success() || gone()).then_some(())
+    });
+    until(format_args!("{uuid} to be decommissioned"), || gone().then_some(()));
+}
+
+/// Neither principals nor a repository; accounts and grants are looked at by others.
+fn has_nothing_left(centre: &Centre, uuid: &str, cluster: &str) {
+    assert_eq!(centre.principals_of(cluster).unwrap(), Vec::<String>::new());
+    let repository = centre.layout.repositories().join(uuid);
+    assert!(!repository.exists(), "{}", repository.display());
+}
+
 fn has_no_grants(centre: &Centre, cluster: &str, status: &Value) {
     for role in ROLES {
         let account = status[role]["uuid"].as_str().unwrap();
@@ -104,11 +136,13 @@ fn has_no_grants(centre: &Centre, cluster: &str, status: &Value) {
 }
 
 /// Kills a service at every `stride`th outward call of the cluster manager from `first` on, before the call and after it: in a
-/// set-up, in a deletion, and when the configuration comes back.
+/// set-up, in a deletion, when the configuration comes back, and in a decommissioning. Another cluster suffers nothing by it.
 fn killed(name: &str, victim: Program, first: usize, stride: usize) {
     let victims: &[Program] = if victim == Program::ClusterManager { &[] } else { &[victim] };
     let (centre, calls, _proxies) = behind_proxies(name, victims);
     let kill = killer(&centre, victim);
+    let other = centre.made("Other").unwrap();
+    let others = accounts(&centre.setup_status(&other).unwrap());
     let (begin, mut kills, mut at) = (Instant::now(), 0, first);
     loop {
         let before = kills;
@@ -124,6 +158,8 @@ fn killed(name: &str, victim: Program, first: usize, stride: usize) {
             disarm();
             let status = until("config-db to tell the status", || centre.setup_status(&uuid).ok());
             has_one_account_per_role(&centre, &cluster, &status);
+            let both = &others | &accounts(&status);
+            are_all_accounts(&centre, &both);
             bootstrapped(&centre, &cluster);
             arm();
             assert!(centre.cluster(&["delete", &uuid]).unwrap().status.success());
@@ -131,12 +167,22 @@ fn killed(name: &str, victim: Program, first: usize, stride: usize) {
             disarm();
             are_enabled(&centre, &cluster, false);
             has_no_grants(&centre, &cluster, &status);
+            are_all_accounts(&centre, &both);
             arm();
             assert_eq!(centre.configure(&uuid, &cluster).unwrap(), 201);
             centre.reaches(&uuid, "ready");
             disarm();
             are_enabled(&centre, &cluster, true);
             has_one_account_per_role(&centre, &cluster, &status);
+            are_all_accounts(&centre, &both);
+            assert!(centre.cluster(&["delete", &uuid]).unwrap().status.success());
+            centre.reaches(&uuid, "deleted");
+            arm();
+            decommissioned(&centre, &uuid);
+            disarm();
+            has_nothing_left(&centre, &uuid, &cluster);
+            has_no_grants(&centre, &cluster, &status);
+            are_all_accounts(&centre, &others);
         }
         if kills == before {
             break;

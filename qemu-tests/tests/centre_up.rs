@@ -3,14 +3,17 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::scope;
+use std::time::Duration;
 
 use latchkey_centre_site::{Program, Service};
 use latchkey_factory_plus::uuids::application;
 use latchkey_qemu_tests::centre::Centre;
-use latchkey_qemu_tests::process::Finished;
-use latchkey_test_support::until;
+use latchkey_qemu_tests::process::{Finished, TOOL, output};
+use latchkey_test_support::{PATIENCE, skip, status_within, until, until_within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -84,6 +87,50 @@ fn a_centre_is_up_in_seconds_and_goes_on_with_what_it_had() {
     assert_eq!(centre.processes(), []);
     centre.start_with(&["--new-password"]).unwrap();
     assert_eq!(centre.ask(centre.admin(), "GET", Program::ConfigDb, &info(&object)).unwrap().status, 200);
+}
+
+/// Kills `latchkey centre up`, and waits until nothing of the centre runs.
+fn kill(centre: &mut Centre) {
+    assert_eq!(centre.kill().unwrap().signal(), Some(Signal::KILL.as_raw()), "{}", centre.said());
+    until("all processes of the centre to end", || centre.processes().is_empty().then_some(()));
+}
+
+#[test]
+fn a_centre_whose_command_is_killed_ends_and_goes_on_with_what_it_had() {
+    let mut centre = Centre::started("centre-killed").unwrap();
+    let cluster = centre.made("Hall").unwrap();
+    let status = centre.setup_status(&cluster).unwrap();
+    let flux = ("op1flux/Hall", "kept");
+    centre.set_password(flux.0, flux.1).unwrap();
+    let running: Vec<_> = centre.processes().into_iter().map(|process| process.program).collect();
+    assert!(running.iter().any(|program| program == "latchkey-kerberos-helper"), "grandchildren, too: {running:?}");
+    kill(&mut centre);
+
+    let (report, _) = centre.start().unwrap();
+    assert_eq!(report["password"], Value::Null, "the operator's password is the one of before");
+    centre.reaches(&cluster, "ready");
+    assert_eq!(centre.setup_status(&cluster).unwrap(), status);
+    let cloned = centre.git_clone(flux, "git/cluster/Hall", &centre.run.file("clone")).unwrap();
+    assert!(cloned.status.success(), "{}", String::from_utf8_lossy(&cloned.err));
+    assert!(centre.stop().unwrap().success());
+}
+
+#[test]
+fn a_first_start_that_is_killed_is_completed_by_a_later_one() {
+    let mut centre = Centre::prepared("centre-half", false).unwrap();
+    let mut killed_once = |what: &str, there: &dyn Fn(&Centre) -> bool| {
+        centre.begin(&[]).unwrap();
+        // Often: what is to be interrupted takes some milliseconds.
+        until_within(what, PATIENCE, Duration::from_millis(1), || there(&centre).then_some(()));
+        kill(&mut centre);
+    };
+    killed_once("the KDC's database to be begun", &|centre| centre.layout.kdc_database().exists());
+    for program in ["krb5kdc", Program::ConfigDb.file_name(), "mosquitto"] {
+        killed_once(&format!("{program} to be started"), &|centre| centre.child(program).is_ok());
+    }
+    centre.start().unwrap();
+    assert!(centre.password.len() >= 32, "nobody was told a password before");
+    centre.reported(&["new", "Hall"]).unwrap();
 }
 
 /// What the enrol service says of its configuration.
@@ -164,6 +211,45 @@ fn what_keeps_a_centre_from_its_start_is_named_and_nothing_is_left_running() {
     assert_eq!(centre.processes(), []);
 }
 
+/// A Python with requests-kerberos of `PyPI`, made once beside the build's other files; `None`, and a line that says so, where there is
+/// none. GSSAPI is Debian's. pyspnego wants `krb5` too, which asks for tickets by password or keytab and would have to be compiled: it
+/// gets an empty module of this name, since tickets are there.
+fn python_with_requests_kerberos() -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let home = target.join("requests-kerberos");
+    let (python, ready) = (home.join("bin/python"), home.join("ready"));
+    // Packages may come over a slow network.
+    let run = |command: &mut Command| status_within(TOOL, command).is_ok_and(|status| status.success());
+    let pip = |packages: &[&str]| run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages));
+    let made = ready.exists()
+        || run(Command::new("/usr/bin/python3").args(["-c", "import gssapi"]))
+            && run(Command::new("/usr/bin/python3")
+                .args(["-m", "venv", "--clear", "--system-site-packages"])
+                .arg(&home))
+            && pip(&["requests==2.34.2", "cryptography"])
+            && pip(&["--no-deps", "requests-kerberos==0.15.0", "pyspnego==0.12.4"])
+            && run(Command::new(&python)
+                .args(["-c", "import sysconfig; open(sysconfig.get_path('purelib') + '/krb5.py', 'x')"]))
+            && fs::write(ready, []).is_ok();
+    if !made {
+        skip("no Debian python3 with venv and python3-gssapi, or no package index, for requests-kerberos");
+    }
+    made.then_some(python)
+}
+
+/// The statuses that requests-kerberos gets with the ticket of who signed in; each service has to prove itself, too. The ticket is sent
+/// unasked, as curl does it: these services ask for Basic alone, as the original's do.
+fn requests_kerberos(centre: &Centre, python: &Path, urls: &[String]) -> Vec<u16> {
+    let script = "import json, sys, requests, requests_kerberos as kerberos\n\
+                  auth = lambda: kerberos.HTTPKerberosAuth(kerberos.REQUIRED, force_preemptive=True)\n\
+                  get = lambda url: requests.get(url, auth=auth(), verify=sys.argv[1], timeout=60)\n\
+                  print(json.dumps([get(url).status_code for url in sys.argv[2:]]))";
+    let mut command = Command::new(python);
+    command.args(["-c", script]).arg(centre.layout.authority()).args(urls);
+    command.env("KRB5_CONFIG", centre.layout.krb5_conf()).env("KRB5CCNAME", centre.tickets());
+    serde_json::from_str(&output(&mut command).unwrap()).unwrap()
+}
+
 #[test]
 fn callers_are_let_in_by_password_ticket_and_token_and_nobody_else_is() {
     let centre = Centre::started("centre-callers").unwrap();
@@ -193,6 +279,10 @@ fn callers_are_let_in_by_password_ticket_and_token_and_nobody_else_is() {
         let url = centre.url(program, "token");
         let token = centre.curl(&["--negotiate", "--user", ":", "--request", "POST", &url]).unwrap();
         assert_eq!(token.status, 200, "{program:?} {token:?}");
+    }
+    let pings: Vec<_> = answers.iter().map(|program| centre.url(*program, "ping")).collect();
+    if let Some(python) = python_with_requests_kerberos() {
+        assert_eq!(requests_kerberos(&centre, &python, &pings), [200; 4]);
     }
 
     // A KDC that hangs: nobody is called a liar for it.

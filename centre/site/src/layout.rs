@@ -77,6 +77,11 @@ impl Layout {
         self.kdc().join("principal")
     }
 
+    /// There while the KDC's database is made.
+    pub fn kdc_database_begun(&self) -> PathBuf {
+        self.kdc().join("principal-begun")
+    }
+
     /// Passwords and keys of services.
     pub fn secrets(&self) -> PathBuf {
         self.0.join("secrets")

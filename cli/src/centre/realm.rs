@@ -1,7 +1,8 @@
 //! The Kerberos realm: its database, made once, and the principals of the centre's services.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::site::{Site, new_password};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
+use crate::stock::tie;
 
 /// How long kadmind may take for one thing.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -26,25 +28,52 @@ pub(super) fn environment(layout: &Layout) -> [(&'static str, PathBuf); 2] {
 
 /// Makes the database and the keys of its administrator, where they are not there.
 pub(super) fn make(site: &Site) -> Result<(), CommandError> {
-    let realm = site.parameters.realm.as_str();
-    if !site.layout.kdc_database().exists() {
-        // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
-        let password = new_password()?;
-        let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
-        run(&site.layout, Stock::Kdb5Util, &["create", "-s", "-r", realm], &typed)?;
+    make_database(site)?;
+    let keytab = site.layout.admin_keytab();
+    if keytab.exists() {
+        return Ok(());
     }
-    if !site.layout.admin_keytab().exists() {
-        let administrator = kdc::ADMINISTRATOR;
-        let keytab = site.layout.admin_keytab();
-        let ask = |query: &str| run(&site.layout, Stock::KadminLocal, &["-r", realm, "-q", query], "");
-        // There already, where a run was ended here: then the keys are all that is missing.
-        ask(&format!("addprinc -randkey {administrator}"))?;
-        ask(&format!("ktadd -k {} {administrator}", keytab.display()))?;
-        if !keytab.exists() {
-            return Err(failed("kadmin.local", "it wrote no keytab"));
-        }
+    let (administrator, new) = (kdc::ADMINISTRATOR, keytab.with_extension("keytab.new"));
+    // Left by a run that was ended here, which may have written some of the keys.
+    remove(&new)?;
+    let ask =
+        |query: &str| run(&site.layout, Stock::KadminLocal, &["-r", site.parameters.realm.as_str(), "-q", query], "");
+    // There already, where a run was ended here: then the keys are all that is missing.
+    ask(&format!("addprinc -randkey {administrator}"))?;
+    ask(&format!("ktadd -k {} {administrator}", new.display()))?;
+    if !new.exists() {
+        return Err(failed("kadmin.local", "it wrote no keytab"));
     }
-    Ok(())
+    let renamed = fs::rename(&new, &keytab).and_then(|()| files::sync_directory_of(&keytab));
+    renamed.map_err(|error| files::unwritable(&keytab, &error))
+}
+
+/// Makes the database. A note stands beside it until it is complete: nothing else was made with one that has a note, and what a run
+/// that was ended left of it is made anew.
+fn make_database(site: &Site) -> Result<(), CommandError> {
+    let (database, note) = (site.layout.kdc_database(), site.layout.kdc_database_begun());
+    if database.exists() && !note.exists() {
+        return Ok(());
+    }
+    files::replace(&note, b"", Readers::OwnerOnly)?;
+    for extension in ["", "ok", "kadm5", "kadm5.lock"] {
+        remove(&database.with_extension(extension))?;
+    }
+    // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
+    let password = new_password()?;
+    let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
+    run(&site.layout, Stock::Kdb5Util, &["create", "-s", "-r", site.parameters.realm.as_str()], &typed)?;
+    remove(&note)?;
+    // A note that a power cut brings back would cost a database in use.
+    files::sync_directory_of(&note).map_err(|error| files::unwritable(&note, &error))
+}
+
+/// Removes a file that may not be there.
+fn remove(path: &Path) -> Result<(), CommandError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(files::unwritable(path, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the principals of services, and the keytab of what clients get tickets for. kadmind must run.
@@ -101,7 +130,8 @@ fn denied(denied: &Denied) -> CommandError {
     CommandError::local(CommandCode::RealmUnusable, denied.to_string()).fix(denied.code().remedy())
 }
 
-/// Runs one of MIT's programs with what it would ask for.
+/// Runs one of MIT's programs with what it would ask for. It ends with this command: what it began is not written to by anybody when
+/// the next run comes upon it.
 pub(super) fn run(layout: &Layout, program: Stock, arguments: &[&str], typed: &str) -> Result<(), CommandError> {
     let name = program.name();
     let mut command = Command::new(program.path()?);
@@ -111,6 +141,7 @@ pub(super) fn run(layout: &Layout, program: Stock, arguments: &[&str], typed: &s
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    tie(&mut command);
     let mut child = command.spawn().map_err(|error| failed(name, &error.to_string()))?;
     if let Some(mut input) = child.stdin.take() {
         // A program that ended without reading says why below.

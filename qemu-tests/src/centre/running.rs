@@ -137,26 +137,19 @@ impl Centre {
 
     /// The same with further arguments.
     pub fn start_with(&mut self, arguments: &[&str]) -> Result<(Value, Duration), HarnessError> {
-        let log = self.run.file("up.log");
-        let errors = File::options().create(true).append(true).open(&log).map_err(io_error("write", &log))?;
-        let mut command = self.up(arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let begin = Instant::now();
-        let mut child = spawn(command).map_err(io_error("start", &self.programs))?;
-        let out = child.stdout.take().map(Lines::of);
-        let up = Process::watch(child).map_err(io_error("watch", &self.programs))?;
+        self.begin(arguments)?;
         let mut said = Vec::new();
-        if let Some(lines) = &out {
+        if let Some(lines) = &mut self.out {
+            let lines = lines.get_mut().unwrap_or_else(PoisonError::into_inner);
             lines.find("the report of `latchkey centre up`", &mut said, |line| line.starts_with('{'));
         }
         let Some(report) = said.last().and_then(|line| serde_json::from_str::<Value>(line).ok()) else {
-            up.wait(PATIENCE);
-            let tail = fs::read_to_string(&log).unwrap_or_default();
-            return Err(HarnessError::Ended { name: "latchkey centre up".into(), event: "its report".into(), tail });
+            self.ended()?;
+            let (name, event) = ("latchkey centre up".into(), "its report".into());
+            return Err(HarnessError::Ended { name, event, tail: self.said() });
         };
         let taken = begin.elapsed();
-        (self.up, self.out) = (Some(up), out.map(Mutex::new));
-        self.last.clear();
         if let Some(password) = report["password"].as_str() {
             password.clone_into(&mut self.password);
             self.write_secret("password", password)?;
@@ -164,6 +157,20 @@ impl Centre {
         self.lets_in();
         eprintln!("{taken:?} until the page was told, {:?} until each service let the operator in", begin.elapsed());
         Ok((report, taken))
+    }
+
+    /// Starts it and does not wait: for a test that ends it before it is ready.
+    pub fn begin(&mut self, arguments: &[&str]) -> Result<(), HarnessError> {
+        let log = self.run.file("up.log");
+        let errors = File::options().create(true).append(true).open(&log).map_err(io_error("write", &log))?;
+        let mut command = self.up(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        let mut child = spawn(command).map_err(io_error("start", &self.programs))?;
+        let out = child.stdout.take().map(Lines::of);
+        let up = Process::watch(child).map_err(io_error("watch", &self.programs))?;
+        (self.up, self.out) = (Some(up), out.map(Mutex::new));
+        self.last.clear();
+        Ok(())
     }
 
     /// Waits until each service knows what the operator may do: a moment after a start they say that they do not (503).
@@ -220,6 +227,14 @@ impl Centre {
     /// What it wrote to standard output after its report: each line is one object.
     pub fn ending(&self) -> Vec<Value> {
         self.last.iter().map(|line| serde_json::from_str(line).unwrap_or(Value::Null)).collect()
+    }
+
+    /// Ends `latchkey centre up` as nobody can hear it coming, and waits until it is gone.
+    pub fn kill(&mut self) -> Result<ExitStatus, HarnessError> {
+        if let Some(up) = &self.up {
+            up.kill();
+        }
+        self.ended()
     }
 
     /// Its processes.

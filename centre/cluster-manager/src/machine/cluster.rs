@@ -148,6 +148,11 @@ impl Machine {
         }
     }
 
+    /// Whether it stands in the stored status that everything is removed, or there is no status any more.
+    pub fn is_decommissioning(&self) -> bool {
+        self.recorded && self.status.as_ref().is_none_or(|status| status.decommission)
+    }
+
     /// Takes an event; what is to be done now, in any order.
     pub fn handle(&mut self, moment: &Moment, event: Event, site: &Site, names: &Names) -> Vec<Order> {
         if self.unreadable.is_some() {

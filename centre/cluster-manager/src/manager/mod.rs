@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::keeper::now_ms;
 use crate::machine::{
-    Answer, DecommissionError, Effect, Event, Fleet, Moment, Names, Order, RANDOM_BYTES, SetupStatus, Site, World as _,
+    Answer, DecommissionError, Effect, Event, Fleet, Machine, Moment, Names, Order, RANDOM_BYTES, SetupStatus, Site,
+    World as _,
 };
 use crate::world::Centre;
 pub use setup::Charts;
@@ -165,6 +166,22 @@ impl Manager {
         }
         self.tell(cluster, Event::Decommission);
         Ok(())
+    }
+
+    /// Waits until a decommissioning that was asked for is recorded, or done: it goes on then whatever becomes of this process.
+    pub async fn decommissioning(&self, cluster: Uuid) {
+        loop {
+            let changed = self.changed();
+            let recorded = {
+                let state = self.state();
+                let machine = state.fleet.as_ref().and_then(|fleet| fleet.machine(cluster));
+                machine.is_none_or(Machine::is_decommissioning)
+            };
+            if recorded {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Tells a machine what happened, and begins what it orders.

@@ -152,6 +152,8 @@ impl Web {
         match self.0.manager.decommission(cluster) {
             Ok(()) => {
                 tracing::warn!(%cluster, who, from = %request.peer(), "Decommissioning");
+                // Who is told that it is accepted does not ask again.
+                self.0.manager.decommissioning(cluster).await;
                 Ok(Response::empty(StatusCode::ACCEPTED))
             }
             Err(error @ DecommissionError::Nothing) => Err(Refusal::not_found(error.to_string())),

@@ -1,7 +1,7 @@
 //! The database: redb's file, which gets the log's groups from time to time.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -12,6 +12,7 @@ use rustix::fs::{Advice, fadvise};
 
 use super::Reader;
 use crate::OpenError;
+use crate::lock::{beside, sync_directory};
 use crate::log::{Key, Logged};
 
 /// redb's cache. Entries are read once, when the file is opened; what is left is the inner pages of trees.
@@ -38,19 +39,36 @@ pub(super) struct State {
 
 /// Opens it, or makes an empty one (mode 0600).
 pub(super) fn open(path: &Path, make: &Make) -> Result<Database, OpenError> {
-    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = options.map_err(OpenError::io("open", path))?;
+    if !path.try_exists().map_err(OpenError::io("look for", path))? {
+        make_new(path, make)?;
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path).map_err(OpenError::io("open", path))?;
     // One that was made by others, such as a restored one, may be too open.
     file.set_permissions(Permissions::from_mode(0o600)).map_err(OpenError::io("protect", path))?;
     // After a failed fsync the page cache may have what the disk has not, as if it were written. What the disk has is read.
     fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| OpenError::io("read", path)(error.into()))?;
-    make(file).map_err(|error| match error {
+    make(file).map_err(refused(path))
+}
+
+/// Makes an empty one. It gets its name when it is complete: until then redb would refuse it, and a process may be killed, or the disk
+/// be full, at any moment.
+fn make_new(path: &Path, make: &Make) -> Result<(), OpenError> {
+    let unfinished = beside(path, ".unfinished");
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&unfinished);
+    let file = options.map_err(OpenError::io("make", &unfinished))?;
+    drop(make(file).map_err(refused(path))?);
+    fs::rename(&unfinished, path).map_err(OpenError::io("make", path))?;
+    sync_directory(path).map_err(OpenError::io("sync the directory of", path))
+}
+
+fn refused(path: &Path) -> impl Fn(DatabaseError) -> OpenError {
+    move |error| match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::InUse(path.into()),
         DatabaseError::Storage(redb::StorageError::Io(source)) if source.kind() != io::ErrorKind::InvalidData => {
             OpenError::io("open", path)(source)
         }
         other => OpenError::damaged(path)(other),
-    })
+    }
 }
 
 /// Reads what a database knows of itself: of an empty one, nothing.

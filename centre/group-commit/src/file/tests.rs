@@ -86,6 +86,10 @@ impl Disk for FakeDisk<File> {
 
 /// Two disks: that of the database, and that of the log.
 fn open_on(path: &Path, database: &Arc<Fault>, log: &Arc<Fault>) -> DurableFile {
+    try_open_on(path, database, log).unwrap()
+}
+
+fn try_open_on(path: &Path, database: &Arc<Fault>, log: &Arc<Fault>) -> Result<DurableFile, OpenError> {
     let (of_database, of_log) = (Arc::clone(database), Arc::clone(log));
     let make = move |file| {
         let disk = FakeDisk { file: FileBackend::new(file)?, fault: Arc::clone(&of_database) };
@@ -93,7 +97,7 @@ fn open_on(path: &Path, database: &Arc<Fault>, log: &Arc<Fault>) -> DurableFile 
     };
     let disk = move |file| -> Box<dyn Disk> { Box::new(FakeDisk { file, fault: Arc::clone(&of_log) }) };
     let means = Means { make: Box::new(make), disk: Box::new(disk) };
-    DurableFile::open_with(path, TABLES, means, |_, _, _| Ok(())).unwrap()
+    DurableFile::open_with(path, TABLES, means, |_, _, _| Ok(()))
 }
 
 fn entries(path: &Path) -> BTreeMap<(String, Vec<u8>), Vec<u8>> {
@@ -153,6 +157,19 @@ fn after_a_full_disk_the_file_goes_on_from_what_was_acknowledged() {
 #[test]
 fn what_a_failed_fsync_left_in_the_file_is_taken_back() {
     a_failing_log_loses_nothing_and_shows_nothing(SYNCS);
+}
+
+#[test]
+fn a_file_that_could_not_be_made_completely_is_made_by_the_next_start() {
+    for kind in [WRITES, SYNCS] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let fault = Arc::new(Fault(kind.into()));
+        assert!(matches!(try_open_on(&path, &fault, &Arc::default()), Err(OpenError::Io { .. })), "{kind}");
+        assert!(!path.exists(), "what has the name is complete");
+        open_on(&path, &Arc::default(), &Arc::default()).commit(&[Change::put("a", "x", "1")]).unwrap();
+        assert_eq!(entries(&path), BTreeMap::from([entry("a", "x", "1")]));
+    }
 }
 
 /// More than fits into a log beside another one of these.
