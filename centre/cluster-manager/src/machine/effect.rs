@@ -236,6 +236,16 @@ impl Service {
 }
 
 impl Effect {
+    /// The object that this takes something from, which there need not be any more.
+    pub const fn takes_from(&self) -> Option<Uuid> {
+        match self {
+            Self::DeleteObject { uuid } => Some(*uuid),
+            Self::RemoveMember { object, .. } => Some(*object),
+            Self::DeleteIdentity { account } => Some(*account),
+            _ => None,
+        }
+    }
+
     /// Who carries it out.
     pub const fn service(&self) -> Service {
         match self {

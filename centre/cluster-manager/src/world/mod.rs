@@ -100,6 +100,11 @@ impl Centre {
         self.git.commit::<Failure, _>(cluster, async |_| Ok((Some(commit), ()))).await
     }
 
+    /// Nobody has rights over an object that is gone, whoever owned it: what is to be taken from it, is.
+    async fn is_gone(&self, object: Uuid) -> bool {
+        matches!(self.config_db.entry::<Value>(application::REGISTRATION, object).await, Ok(None))
+    }
+
     async fn try_to(&self, cluster: Uuid, effect: &Effect) -> Result<Answer, Failure> {
         let status = application::EDGE_CLUSTER_SETUP_STATUS;
         let address = application::SPARKPLUG_ADDRESS;
@@ -140,7 +145,12 @@ impl Centre {
 
 impl World for Centre {
     async fn carry_out(&self, cluster: Uuid, effect: &Effect) -> Answer {
-        self.try_to(cluster, effect).await.unwrap_or_else(|Failure(answer)| answer)
+        match (self.try_to(cluster, effect).await, effect.takes_from()) {
+            (Err(Failure(Answer::Refused { status: 403, .. })), Some(object)) if self.is_gone(object).await => {
+                Answer::Done
+            }
+            (done, _) => done.unwrap_or_else(|Failure(answer)| answer),
+        }
     }
 }
 

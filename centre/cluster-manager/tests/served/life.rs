@@ -98,6 +98,19 @@ fn the_name_of_a_cluster_that_was_decommissioned_is_free_again() {
 }
 
 #[test]
+fn a_decommissioning_whose_objects_are_gone_ends() {
+    let rig = Rig::new();
+    let cluster = rig.ready("Nord");
+    let account = rig.identity("op1sync/Nord@EXAMPLE.ORG").unwrap();
+    rig.delete(cluster);
+    rig.until_phase(cluster, Phase::Deleted);
+    // As after a death between this and the record of the end: what comes first is done once more.
+    block_on(rig.db().delete_object(account)).unwrap();
+    rig.decommission(cluster);
+    assert_eq!(rig.entry(application::EDGE_CLUSTER_SETUP_STATUS, cluster), None);
+}
+
+#[test]
 fn a_name_that_is_taken_is_refused_with_what_helps() {
     let rig = Rig::new();
     let first = rig.ready("Nord");
