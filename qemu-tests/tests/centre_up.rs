@@ -118,13 +118,22 @@ fn a_centre_whose_command_is_killed_ends_and_goes_on_with_what_it_had() {
 #[test]
 fn a_first_start_that_is_killed_is_completed_by_a_later_one() {
     let mut centre = Centre::prepared("centre-half", false).unwrap();
+    let layout = centre.layout.clone();
     let mut killed_once = |what: &str, there: &dyn Fn(&Centre) -> bool| {
         centre.begin(&[]).unwrap();
         // Often: what is to be interrupted takes some milliseconds.
-        until_within(what, PATIENCE, Duration::from_millis(1), || there(&centre).then_some(()));
+        let seen = until_within(what, PATIENCE, Duration::from_millis(1), || {
+            if there(&centre) { Some(true) } else { (!centre.is_running()).then_some(false) }
+        });
+        if !seen {
+            let status = centre.ended().unwrap();
+            panic!("it ended before {what}: {status}: {}", centre.said());
+        }
         kill(&mut centre);
     };
     killed_once("the KDC's database to be begun", &|centre| centre.layout.kdc_database().exists());
+    // Killed there a moment later, kdb5_util leaves this.
+    fs::write(layout.kdc_stash_begun(), "half").unwrap();
     for program in ["krb5kdc", Program::ConfigDb.file_name(), "mosquitto"] {
         killed_once(&format!("{program} to be started"), &|centre| centre.child(program).is_ok());
     }

@@ -36,8 +36,6 @@ const ENCRYPTION: &str = "aes256-cts-hmac-sha384-192 aes128-cts-hmac-sha256-128 
 /// new one, and what is left of an account that is gone ends within hours.
 pub fn kdc_conf(parameters: &Parameters, layout: &Layout) -> String {
     let Parameters { realm, places, .. } = parameters;
-    let at = layout.kdc();
-    let at = at.display();
     format!(
         "# Written by `latchkey centre up`.\n\
          [kdcdefaults]\n\
@@ -46,7 +44,7 @@ pub fn kdc_conf(parameters: &Parameters, layout: &Layout) -> String {
          [realms]\n\
          \x20   {realm} = {{\n\
          \x20       database_name = {}\n\
-         \x20       key_stash_file = {at}/stash\n\
+         \x20       key_stash_file = {}\n\
          \x20       acl_file = {}\n\
          \x20       kadmind_listen = {}\n\
          \x20       kpasswd_listen = {}\n\
@@ -59,6 +57,7 @@ pub fn kdc_conf(parameters: &Parameters, layout: &Layout) -> String {
          \x20   kdc = STDERR\n\
          \x20   admin_server = STDERR\n",
         layout.kdc_database().display(),
+        layout.kdc_stash().display(),
         layout.kadm5_acl().display(),
         places.kadmin,
         places.kpasswd,

@@ -77,6 +77,16 @@ impl Layout {
         self.kdc().join("principal")
     }
 
+    /// The file with the KDC's master key.
+    pub fn kdc_stash(&self) -> PathBuf {
+        self.kdc().join("stash")
+    }
+
+    /// Where MIT's programs write the master key first. They refuse to start over one that is there.
+    pub fn kdc_stash_begun(&self) -> PathBuf {
+        self.kdc().join("stash_tmp")
+    }
+
     /// There while the KDC's database is made.
     pub fn kdc_database_begun(&self) -> PathBuf {
         self.kdc().join("principal-begun")

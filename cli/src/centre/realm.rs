@@ -51,18 +51,20 @@ pub(super) fn make(site: &Site) -> Result<(), CommandError> {
 /// Makes the database. A note stands beside it until it is complete: nothing else was made with one that has a note, and what a run
 /// that was ended left of it is made anew.
 fn make_database(site: &Site) -> Result<(), CommandError> {
-    let (database, note) = (site.layout.kdc_database(), site.layout.kdc_database_begun());
+    let layout = &site.layout;
+    let (database, note) = (layout.kdc_database(), layout.kdc_database_begun());
     if database.exists() && !note.exists() {
         return Ok(());
     }
     files::replace(&note, b"", Readers::OwnerOnly)?;
-    for extension in ["", "ok", "kadm5", "kadm5.lock"] {
-        remove(&database.with_extension(extension))?;
+    let parts = ["", "ok", "kadm5", "kadm5.lock"].map(|extension| database.with_extension(extension));
+    for left in parts.into_iter().chain([layout.kdc_stash(), layout.kdc_stash_begun()]) {
+        remove(&left)?;
     }
     // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
     let password = new_password()?;
     let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
-    run(&site.layout, Stock::Kdb5Util, &["create", "-s", "-r", site.parameters.realm.as_str()], &typed)?;
+    run(layout, Stock::Kdb5Util, &["create", "-s", "-r", site.parameters.realm.as_str()], &typed)?;
     remove(&note)?;
     // A note that a power cut brings back would cost a database in use.
     files::sync_directory_of(&note).map_err(|error| files::unwritable(&note, &error))

@@ -229,6 +229,11 @@ impl Centre {
         self.last.iter().map(|line| serde_json::from_str(line).unwrap_or(Value::Null)).collect()
     }
 
+    /// Whether `latchkey centre up` has not ended.
+    pub fn is_running(&self) -> bool {
+        self.up.as_ref().is_some_and(Process::is_running)
+    }
+
     /// Ends `latchkey centre up` as nobody can hear it coming, and waits until it is gone.
     pub fn kill(&mut self) -> Result<ExitStatus, HarnessError> {
         if let Some(up) = &self.up {

@@ -163,7 +163,7 @@ impl Member {
             Self::Tls(Tls::Authority) => layout.authority(),
             Self::Tls(Tls::AuthorityKey) => layout.tls().join("authority.key"),
             Self::KdcDump => layout.kdc().join("dump"),
-            Self::KdcStash => layout.kdc().join("stash"),
+            Self::KdcStash => layout.kdc_stash(),
             Self::Data(kept) => layout.data(kept.program()),
             Self::EnrolRecords => layout.registrations().join("records"),
             Self::Registration(name) => layout.registrations().join(name),
