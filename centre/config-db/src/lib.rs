@@ -42,6 +42,8 @@ pub use database::{ConfigDb, StartError};
 pub use dump::{Dump, DumpError};
 pub use latchkey_factory_plus::Uuid;
 pub use latchkey_sorted_json::{DEEPEST_JSON, Json, JsonError, LONGEST_JSON};
+/// What the program allocates with, and what its benchmark therefore has to.
+pub use mimalloc::MiMalloc as Allocator;
 pub use model::{Depth, Entry, Model, Mutation, Object};
 pub use operation::{Answer, Outcome, Preconditions, PreconditionsError, Read, Refusal, Write};
 pub use query::{Query, QueryError};

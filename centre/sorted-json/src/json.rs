@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::scan::outside_strings;
+
 /// The most bytes of an entry's JSON text.
 pub const LONGEST_JSON: usize = 1 << 20;
 
@@ -41,6 +43,11 @@ impl Json {
         Self::from(value.clone())
     }
 
+    /// A text as it is kept.
+    pub(crate) fn sorted(text: String) -> Self {
+        Self(text.into())
+    }
+
     /// The text.
     pub fn text(&self) -> &str {
         &self.0
@@ -48,15 +55,14 @@ impl Json {
 
     /// How many arrays and objects are within each other: 0 for a scalar.
     pub fn depth(&self) -> usize {
-        let (mut depth, mut deepest, mut bytes) = (0, 0, self.0.bytes());
-        while let Some(byte) = bytes.next() {
+        let (mut depth, mut deepest) = (0, 0);
+        for (_, byte) in outside_strings(&self.0) {
             match byte {
                 b'[' | b'{' => {
                     depth += 1;
                     deepest = deepest.max(depth);
                 }
                 b']' | b'}' => depth -= 1,
-                b'"' => skip_string(&mut bytes),
                 _ => {}
             }
         }
@@ -74,17 +80,6 @@ impl From<Value> for Json {
         // A map keeps the order of its text where another crate of the program asks serde_json for that.
         value.sort_all_objects();
         Self(value.to_string().into())
-    }
-}
-
-/// Skips the rest of a string, with its closing quote; a backslash takes the next byte with it.
-fn skip_string(bytes: &mut impl Iterator<Item = u8>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => drop(bytes.next()),
-            _ => {}
-        }
     }
 }
 

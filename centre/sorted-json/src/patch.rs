@@ -1,8 +1,11 @@
 //! Merge patches (RFC 7396), and filters made of them.
 
-use serde_json::{Map, Value};
+use std::cmp::Ordering;
+
+use serde_json::Value;
 
 use crate::Json;
+use crate::members::{Member, Members};
 
 /// Why nothing is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,31 +24,45 @@ impl Json {
     /// # Errors
     /// [`MergeError`]. How long and how deep the new value is, is not looked at.
     pub fn merged(value: Option<&Self>, patch: &Self) -> Result<Self, MergeError> {
-        let Value::Object(changes) = patch.value() else { return Err(MergeError::PatchIsNoObject) };
-        let value = value.map(Self::value);
-        if value.as_ref().is_some_and(|value| !value.is_object()) {
-            return Err(MergeError::ValueIsNoObject);
-        }
-        Ok(Self::from(Value::Object(merged(value, changes))))
+        let changes = Members::of(patch.text()).ok_or(MergeError::PatchIsNoObject)?;
+        let before = value.map_or(Some(Members::default()), |value| Members::of(value.text()));
+        let before = before.ok_or(MergeError::ValueIsNoObject)?;
+        let longest = value.map_or(0, |value| value.text().len()) + patch.text().len();
+        let mut text = String::with_capacity(longest.max(2));
+        merge(before, changes, &mut text);
+        Ok(Self::sorted(text))
     }
 }
 
-fn merged(value: Option<Value>, patch: Map<String, Value>) -> Map<String, Value> {
-    let mut merged_object = match value {
-        Some(Value::Object(object)) => object,
-        _ => Map::new(),
-    };
-    for (key, change) in patch {
-        match change {
-            Value::Null => drop(merged_object.remove(&key)),
-            Value::Object(inner) => {
-                let before = merged_object.remove(&key);
-                merged_object.insert(key, Value::Object(merged(before, inner)));
+/// Writes the object that a patch makes of an object. Both have their keys in order, so that each is read once, and what is the same
+/// before and after is copied as it stands.
+fn merge(before: Members<'_>, changes: Members<'_>, text: &mut String) {
+    text.push('{');
+    let (mut before, mut changes) = (before.peekable(), changes.peekable());
+    loop {
+        let order = match (before.peek(), changes.peek()) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(before), Some(change)) => before.name().cmp(&change.name()),
+        };
+        let kept = if order.is_le() { before.next() } else { None };
+        match (if order.is_ge() { changes.next() } else { None }, kept) {
+            (None, None) | (Some(Member { value: "null", .. }), _) => {}
+            (None, Some(kept)) => kept.begin(text).push_str(kept.value),
+            (Some(change), kept) => {
+                let text = change.begin(text);
+                match Members::of(change.value) {
+                    None => text.push_str(change.value),
+                    // What is no object is replaced by one (RFC 7396, section 2), from which nothing is to be taken.
+                    Some(inner) => {
+                        merge(kept.and_then(|kept| Members::of(kept.value)).unwrap_or_default(), inner, text);
+                    }
+                }
             }
-            other => drop(merged_object.insert(key, other)),
         }
     }
-    merged_object
+    text.push('}');
 }
 
 /// Whether a patch would leave a value as it is: all that it names is there, and what it takes away is not. Arrays are equal
@@ -62,7 +79,10 @@ pub fn is_met(filter: &Value, value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use proptest::collection::btree_map;
+    use proptest::prelude::*;
+    use proptest::sample;
+    use serde_json::{Map, json};
 
     use super::*;
 
@@ -78,9 +98,8 @@ mod tests {
         assert_eq!(merged(Some(json!({})), json!([1])), Err(MergeError::PatchIsNoObject));
     }
 
-    fn patched(value: Value, patch: Value) -> Value {
-        let Value::Object(patch) = patch else { panic!("no object") };
-        Value::Object(merged(Some(value), patch))
+    fn patched(value: &Value, patch: &Value) -> Result<Value, MergeError> {
+        Json::merged(Some(&Json::of(value)), &Json::of(patch)).map(|json| json.value())
     }
 
     #[test]
@@ -95,10 +114,10 @@ mod tests {
             (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
             (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
             (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
-            (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
+            (json!({"a": [1, 2]}), json!({"a": {"a": "b", "c": null}}), json!({"a": {"a": "b"}})),
             (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
         ] {
-            assert_eq!(patched(value, patch), result);
+            assert_eq!(patched(&value, &patch), Ok(result));
         }
     }
 
@@ -121,5 +140,54 @@ mod tests {
             assert_eq!(is_met(&filter, &value), met, "{filter}");
         }
         assert!(is_met(&json!(0), &json!(0)) && !is_met(&json!({}), &json!(false)));
+    }
+
+    /// The algorithm as the RFC has it (section 2), on trees.
+    fn as_the_rfc_has_it(target: Value, patch: Value) -> Value {
+        let Value::Object(patch) = patch else { return patch };
+        let mut object = match target {
+            Value::Object(object) => object,
+            _ => Map::new(),
+        };
+        for (name, value) in patch {
+            let before = object.remove(&name).unwrap_or(Value::Null);
+            if !value.is_null() {
+                object.insert(name, as_the_rfc_has_it(before, value));
+            }
+        }
+        Value::Object(object)
+    }
+
+    /// Few names, so that values and patches meet; some whose texts are in another order than they are.
+    fn values() -> impl Strategy<Value = Value> {
+        let names =
+            sample::select(vec!["", "a", "a\"", "a\n", "a ", "a!", "a]", "b\\", "b", "null", "\u{1f511}", "{", "é"]);
+        let leaves = prop_oneof![
+            Just(json!(null)),
+            Just(json!([])),
+            Just(json!([{"b": 1, "a": null}, "]}"])),
+            any::<bool>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+            names.clone().prop_map(Value::from),
+        ];
+        leaves.prop_recursive(4, 40, 6, move |inner| {
+            btree_map(names.clone().prop_map(str::to_owned), inner, 0..6).prop_map(|map| map.into_iter().collect())
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+        #[test]
+        fn texts_are_merged_as_the_rfc_merges_trees(value in values(), patch in values()) {
+            let merged = Json::merged(Some(&Json::of(&value)), &Json::of(&patch));
+            let expected = match (patch.is_object(), value.is_object()) {
+                (false, _) => Err(MergeError::PatchIsNoObject),
+                (true, false) => Err(MergeError::ValueIsNoObject),
+                (true, true) => Ok(Json::of(&as_the_rfc_has_it(value, patch))),
+            };
+            prop_assert_eq!(merged, expected);
+        }
     }
 }

@@ -2,8 +2,8 @@
 //! requests`.
 //!
 //! The service is this program again, in a process of its own: the real server and the embedded engine, a fake in the place of the KDC,
-//! and a caller with a token and 50 permissions. `./dev bench` builds it static for that, with musl, as config-db ships. 16 connections ask, each as soon as it was answered; the peer's 16 clients do the
-//! same. Rounds of ours and of the peer's take turns, so that what else the machine does disturbs both. Each figure is time of the
+//! and a caller with a token and 50 permissions. `./dev bench` builds it static for that, with musl, as config-db ships. 16 connections ask,
+//! each as soon as it was answered; the peer's 16 clients do the same. Rounds of ours and of the peer's take turns, so that what else the machine does disturbs both. Each figure is time of the
 //! clock by requests: one over the rate. The load makers run on the same processors as what they load.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
@@ -17,10 +17,15 @@ mod watchers;
 use std::time::{Duration, Instant};
 
 use latchkey_bench::{Bench, Clock, Figure, Quantity};
+use latchkey_config_db::Allocator;
 use load::Connections;
 use postgres::{Postgres, SELECT, UPDATE};
 use service::Service;
 use watchers::Watchers;
+
+/// As the service has it.
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 const ROUNDS: u32 = 7;
 /// Requests of a round.

@@ -16,7 +16,7 @@ use crate::lock::{beside, sync_directory};
 use crate::log::{Key, Logged};
 
 /// redb's cache. Entries are read once, when the file is opened; what is left is the inner pages of trees.
-const CACHE: usize = 4 << 20;
+const CACHE: usize = 2 << 20;
 /// How many groups it has, in the life of the file.
 const GROUPS: TableDefinition<'static, (), u64> = TableDefinition::new("latchkey-group-commit");
 /// The key of the log beside it, and whether that may have groups that this lacks. Copies have none.
