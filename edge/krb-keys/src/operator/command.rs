@@ -42,7 +42,7 @@ impl Prepared {
         let kerberos = config.kerberos().map_err(ProgramError::unusable)?;
         let act = Act {
             secrets: Secrets::of(Arc::clone(&connection), &namespace),
-            objects: Objects::of(Arc::clone(&connection), &namespace),
+            objects: Objects::of(Arc::clone(&connection), &namespace, &config.realm),
             admin: kerberos.admin(&principal, AdminKey::Keytab(keytab)),
             holder: kerberos.holder(HELPERS),
             own: principal.clone(),

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use latchkey_factory_plus::Realm;
 use latchkey_kubernetes_client::kube::api::{Api, DynamicObject, Patch, PatchParams};
 use latchkey_kubernetes_client::{ApiCode, ApiError, Connection};
 use serde_json::{Map, Value, json};
 
+use super::resource::Resource;
 use super::rivals::Id;
 use crate::failure::Failure;
 
@@ -14,15 +16,26 @@ use crate::failure::Failure;
 pub(crate) struct Objects {
     connection: Arc<Connection>,
     namespace: Arc<str>,
+    realm: Realm,
 }
 
 impl Objects {
-    pub(crate) fn of(connection: Arc<Connection>, namespace: &str) -> Self {
-        Self { connection, namespace: namespace.into() }
+    pub(crate) fn of(connection: Arc<Connection>, namespace: &str, realm: &Realm) -> Self {
+        Self { connection, namespace: namespace.into(), realm: realm.clone() }
     }
 
     fn api(&self, id: &Id) -> Api<DynamicObject> {
         id.0.api(&self.connection, &self.namespace)
+    }
+
+    /// One of them as it stands now, which a watch tells a moment later; none if it is gone.
+    pub(crate) async fn read(&self, id: &Id) -> Result<Option<Resource>, ApiError> {
+        Ok(self.found(id).await?.map(|object| id.0.read(object, &self.realm)))
+    }
+
+    async fn found(&self, id: &Id) -> Result<Option<DynamicObject>, ApiError> {
+        let (api, name) = (self.api(id), id.1.clone());
+        self.connection.run(&about(id), async move { api.get_opt(&name).await }).await
     }
 
     /// Puts a finalizer on.
@@ -41,9 +54,7 @@ impl Objects {
     }
 
     async fn finalizers(&self, id: &Id, change: impl FnOnce(&mut Vec<String>)) -> Result<(), Failure> {
-        let (api, name) = (self.api(id), id.1.clone());
-        let found = self.connection.run(&about(id), async move { api.get_opt(&name).await }).await?;
-        let Some(found) = found else { return Ok(()) };
+        let Some(found) = self.found(id).await? else { return Ok(()) };
         let mut finalizers = found.metadata.finalizers.unwrap_or_default();
         let before = finalizers.clone();
         change(&mut finalizers);

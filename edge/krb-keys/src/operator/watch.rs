@@ -56,7 +56,8 @@ impl Type {
         connection.follow(objects, move |object| Some(self.read(object, &realm)))
     }
 
-    fn read(self, object: DynamicObject, realm: &Realm) -> Resource {
+    /// Reads one of this kind.
+    pub(crate) fn read(self, object: DynamicObject, realm: &Realm) -> Resource {
         let DynamicObject { metadata, data, .. } = object;
         let spec = &data["spec"];
         let wanted = match self {

@@ -163,8 +163,16 @@ enum End {
 }
 
 /// Brings one resource to where it is to be, and says so on it: what became of it, and the resource as it is then.
-async fn settle(act: &Act, id: &Id, resource: &Resource, rivals: &Rivals) -> (End, Resource) {
-    let mut resource = resource.clone();
+async fn settle(act: &Act, id: &Id, seen: &Resource, rivals: &Rivals) -> (End, Resource) {
+    // What is seen may be what was there before this very operator's last words: a wish for a new key would be met twice.
+    let mut resource = match act.objects.read(id).await {
+        Ok(Some(resource)) => resource,
+        Ok(None) => return (End::Settled(EVERY), seen.clone()),
+        Err(error) => {
+            tracing::warn!(kind = id.0.title(), name = id.1, %error, "The resource was not read");
+            return (End::Failed, seen.clone());
+        }
+    };
     let (phase, message, end) = match settled(act, id, &mut resource, rivals).await {
         Ok(None) => return (End::Settled(EVERY), resource),
         Ok(Some(())) => ("Ready", "all is as it is to be".to_owned(), End::Settled(until_trim(&resource).min(EVERY))),
