@@ -42,6 +42,7 @@ fn main() -> ExitCode {
 
 fn report() -> Result<bool, HarnessError> {
     let agent = build::agent()?;
+    is_static(&agent)?;
     let join_service = build::packaged("latchkey-join-service")?;
     let key_service = build::packaged("latchkey-key-service")?;
     let kernel = Kernel::provision()?;
@@ -54,7 +55,9 @@ fn report() -> Result<bool, HarnessError> {
         ("key-service/bytes", "key service, bytes", bytes(&key_service)?, KEY_SERVICE_BYTES),
     ];
     for (program, id, what, promised) in CENTRE {
-        lines.push((id, what, bytes(&build::for_centres(program)?)?, promised));
+        let program = build::for_centres(program)?;
+        is_static(&program)?;
+        lines.push((id, what, bytes(&program)?, promised));
     }
     if std::env::args().any(|argument| argument == "--json") {
         let bench = Bench::from_args();
@@ -71,12 +74,18 @@ fn report() -> Result<bool, HarnessError> {
     Ok(lines.iter().all(|(_, _, is, promised)| is <= promised))
 }
 
-/// The length of a program that needs nothing of its machine but the kernel.
+fn content(program: &Path) -> Result<Vec<u8>, HarnessError> {
+    std::fs::read(program).map_err(|source| HarnessError::Io { what: program.display().to_string(), source })
+}
+
 fn bytes(program: &Path) -> Result<usize, HarnessError> {
-    let content = std::fs::read(program);
-    let content = content.map_err(|source| HarnessError::Io { what: program.display().to_string(), source })?;
-    match Needed::read(&content) {
-        Ok(needed) if needed == Needed::default() => Ok(content.len()),
+    Ok(content(program)?.len())
+}
+
+/// Refuses a program that needs more of its machine than the kernel.
+fn is_static(program: &Path) -> Result<(), HarnessError> {
+    match Needed::read(&content(program)?) {
+        Ok(needed) if needed == Needed::default() => Ok(()),
         Ok(needed) => Err(HarnessError::Unusable(format!("{} is not static: {needed:?}", program.display()))),
         Err(error) => Err(HarnessError::Unusable(format!("{}: {error}", program.display()))),
     }
