@@ -12,10 +12,11 @@ pub(crate) struct Members<'a> {
 }
 
 /// A member, in parts of the object's text.
-#[derive(Clone, Copy)]
 pub(crate) struct Member<'a> {
-    /// What is between the quotes.
-    name: &'a str,
+    /// What is between the quotes: it has escapes where the name has quotes, backslashes or control characters.
+    written: &'a str,
+    /// The name. It is compared again and again, so it is read once.
+    pub(crate) name: Cow<'a, str>,
     pub(crate) value: &'a str,
 }
 
@@ -30,32 +31,32 @@ impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
 
     fn next(&mut self) -> Option<Member<'a>> {
-        let (name, left) = self.left.strip_prefix('"')?.split_at(string_end(&self.left[1..]));
+        let (written, left) = self.left.strip_prefix('"')?.split_at(string_end(&self.left[1..]));
         let left = &left["\":".len()..];
         let (value, left) = left.split_at(value_end(left));
         self.left = left.strip_prefix(',').unwrap_or_default();
-        Some(Member { name, value })
+        Some(Member { written, name: read(written), value })
     }
 }
 
-impl<'a> Member<'a> {
-    /// The name; its text has escapes where it has quotes, backslashes or control characters.
-    pub(crate) fn name(&self) -> Cow<'a, str> {
-        if !self.name.contains('\\') {
-            return Cow::Borrowed(self.name);
-        }
-        let read = serde_json::from_str(&format!("\"{}\"", self.name));
-        Cow::Owned(read.unwrap_or_else(|error| unreachable!("{} was a string of JSON: {error}", self.name)))
-    }
-
+impl Member<'_> {
     /// Writes the name into an object that is not closed yet; the value comes next.
     pub(crate) fn begin<'b>(&self, object: &'b mut String) -> &'b mut String {
         let separator = if object.ends_with('{') { "" } else { "," };
-        for part in [separator, "\"", self.name, "\":"] {
+        for part in [separator, "\"", self.written, "\":"] {
             object.push_str(part);
         }
         object
     }
+}
+
+/// The name that is written so.
+fn read(written: &str) -> Cow<'_, str> {
+    if !written.contains('\\') {
+        return Cow::Borrowed(written);
+    }
+    let name = serde_json::from_str(&format!("\"{written}\""));
+    Cow::Owned(name.unwrap_or_else(|error| unreachable!("{written} was a string of JSON: {error}")))
 }
 
 /// Where the value ends with which the text begins: before a comma that is in nothing else, or at the end.
