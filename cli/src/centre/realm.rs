@@ -57,10 +57,10 @@ fn make_database(site: &Site) -> Result<(), CommandError> {
         return Ok(());
     }
     files::replace(&note, b"", Readers::OwnerOnly)?;
-    let parts = ["", "ok", "kadm5", "kadm5.lock"].map(|extension| database.with_extension(extension));
-    for left in parts.into_iter().chain([layout.kdc_stash(), layout.kdc_stash_begun()]) {
-        remove(&left)?;
+    for extension in ["", "ok", "kadm5", "kadm5.lock"] {
+        remove(&database.with_extension(extension))?;
     }
+    remove(&layout.kdc_stash_begun())?;
     // The master key is in a stash that the KDC reads; this password is asked for by nobody again.
     let password = new_password()?;
     let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
