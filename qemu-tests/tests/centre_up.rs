@@ -127,7 +127,7 @@ fn a_first_start_that_is_killed_is_completed_by_a_later_one() {
         });
         if !seen {
             let status = centre.ended().unwrap();
-            panic!("it ended before {what}: {status}: {}", centre.said());
+            panic!("waited for {what}, and the command ended: {status}: {}", centre.said());
         }
         kill(&mut centre);
     };

@@ -3,8 +3,9 @@
 //!
 //! The service is this program again, in a process of its own: the real server and the embedded engine, a fake in the place of the KDC,
 //! and a caller with a token and 50 permissions. `./dev bench` builds it static for that, with musl, as config-db ships. 16 connections ask,
-//! each as soon as it was answered; the peer's 16 clients do the same. Rounds of ours and of the peer's take turns, so that what else the machine does disturbs both. Each figure is time of the
-//! clock by requests: one over the rate. The load makers run on the same processors as what they load.
+//! each as soon as it was answered; the peer's 16 clients do the same. Rounds of ours and of the peer's take turns, so that what else
+//! the machine does disturbs both. Each figure is time of the clock by requests: one over the rate. The load makers run on the same
+//! processors as what they load.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
 

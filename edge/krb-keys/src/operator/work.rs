@@ -164,7 +164,7 @@ enum End {
 
 /// Brings one resource to where it is to be, and says so on it: what became of it, and the resource as it is then.
 async fn settle(act: &Act, id: &Id, seen: &Resource, rivals: &Rivals) -> (End, Resource) {
-    // What is seen may be what was there before this very operator's last words: a wish for a new key would be met twice.
+    // A watch may be late: what it told may still have a wish for a new key that this operator has met since.
     let mut resource = match act.objects.read(id).await {
         Ok(Some(resource)) => resource,
         Ok(None) => return (End::Settled(EVERY), seen.clone()),
