@@ -5,6 +5,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use latchkey_bench::{Figure, Quantity};
+use latchkey_test_support::cargo;
 use serde::Deserialize;
 
 use crate::child;
@@ -117,10 +118,6 @@ fn sizes(sources: &Path, outcome: &mut Outcome) -> Result<(), String> {
         outcome.skip("sizes", why);
     }
     Ok(())
-}
-
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// All at once, so that what they share is compiled once.

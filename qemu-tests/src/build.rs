@@ -5,6 +5,8 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use latchkey_test_support::cargo;
+
 use crate::error::{HarnessError, io_error};
 use crate::process::{output, run};
 
@@ -192,13 +194,8 @@ fn once(place: &Mutex<Option<Built>>, arguments: &[&str]) -> Result<Built, Harne
 }
 
 fn cargo_build(arguments: &[&str]) -> Result<Built, HarnessError> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo();
     command.current_dir(workspace()).args(["build", "--message-format", "json-render-diagnostics"]).args(arguments);
-    // What cargo told *this* program about itself would make build scripts run again (ring's looks at it).
-    let about_us = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(about_us)) {
-        command.env_remove(name);
-    }
     let built = run(&mut command, COMPILE)?;
     if !built.status.success() {
         let output = String::from_utf8_lossy(&built.err).into_owned();

@@ -5,6 +5,7 @@
 //!
 //! Only tests depend on this; nothing that ships does.
 
+mod cargo;
 mod clock;
 mod flood;
 pub mod metadata;
@@ -18,6 +19,7 @@ mod stream;
 mod tied;
 pub mod volume;
 
+pub use cargo::cargo;
 pub use clock::wrong_clock;
 pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};
 pub use npm::Npm;

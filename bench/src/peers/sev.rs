@@ -1,10 +1,10 @@
 //! Crate sev verifies the report that our own benchmark verifies, with each of its back-ends.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use latchkey_bench::Figure;
+use latchkey_test_support::cargo;
 
 use crate::child;
 use crate::outcome::Outcome;
@@ -22,7 +22,7 @@ pub(crate) fn run(sources: &Path, target: &Path, outcome: &mut Outcome) {
 }
 
 fn measured(sources: &Path, target: &Path, feature: &str, words: [&String; 2]) -> Result<Vec<Figure>, String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo.args(["run", "--quiet", "--release", "--locked", "--features", feature, "--manifest-path"]);
     cargo.arg(sources.join("bench/peers/sev/Cargo.toml")).arg("--target-dir").arg(target.join("bench-peers-sev"));
     cargo.arg("--").arg(sources.join("attestation/tests/fixtures/snp-milan")).args(words).arg("--json");

@@ -69,8 +69,7 @@ fn helper() -> std::path::PathBuf {
     static BUILT: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
     BUILT
         .get_or_init(|| {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut command = std::process::Command::new(cargo);
+            let mut command = latchkey_test_support::cargo();
             command.args(["build", "--quiet", "-p", "latchkey-kerberos-helper"]);
             let built =
                 latchkey_test_support::status_within(Duration::from_mins(10), &mut command).expect("cargo starts");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use latchkey_broker::server::{Authority, Limits, Refusal, Server};
 use latchkey_broker::{Access, Filter, Grant, Grants};
-use latchkey_test_support::{Lines, PATIENCE, Port, Process, output, skip, spawn, status_within};
+use latchkey_test_support::{Lines, PATIENCE, Port, Process, cargo, output, skip, spawn, status_within};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use zeroize::Zeroizing;
@@ -212,8 +212,7 @@ fn plugin() -> PathBuf {
     static BUILT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
     BUILT
         .get_or_init(|| {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut command = Command::new(cargo);
+            let mut command = cargo();
             command.args(["build", "--quiet", "-p", "latchkey-mosquitto-plugin", "--lib"]);
             let built = status_within(Duration::from_mins(10), &mut command).expect("cargo starts");
             assert!(built.success(), "the plugin is built");
