@@ -207,9 +207,13 @@ fn it_is_deleted_made_again_and_decommissioned(centre: &Centre, uuid: &str) {
     centre.reported(&["delete", "Building_1"]).unwrap();
     centre.reaches(uuid, "deleted");
     centre.reported(&["decommission", "Building_1"]).unwrap();
-    until("the cluster to be gone", || centre.clusters().unwrap()[uuid].is_null().then_some(()));
+    centre.reaches(uuid, "decommissioned");
     assert_eq!(centre.principals_of("Building_1").unwrap(), Vec::<String>::new());
-    assert_eq!(centre.setup_status(uuid).unwrap(), Value::Null);
+    let status = centre.setup_status(uuid).unwrap();
+    assert!(ROLES.iter().all(|role| status[role].is_null()) && status["spec"]["name"] == "Building_1", "{status}");
+    // Tickets of its accounts would be good for the accounts of another one of its name.
+    let taken = centre.cluster(&["new", "building_1"]).unwrap();
+    assert!(!taken.status.success() && words(&taken).contains("decommissioned"), "{}", words(&taken));
     let cloned = centre.git_clone(centre.admin(), "git/cluster/Building_1", &centre.run.file("gone")).unwrap();
     assert!(!cloned.status.success());
 }

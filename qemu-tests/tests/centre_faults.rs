@@ -113,7 +113,10 @@ fn are_all_accounts(centre: &Centre, expected: &BTreeSet<String>) {
 /// Asks until the cluster manager says that it heard it, or it is done; and waits for that: nobody need ask again then.
 fn decommissioned(centre: &Centre, uuid: &str) {
     let status = Centre::entry(application::EDGE_CLUSTER_SETUP_STATUS, uuid);
-    let gone = || centre.ask(centre.admin(), "GET", Program::ConfigDb, &status).unwrap().status == 404;
+    let gone = || {
+        let told = centre.ask(centre.admin(), "GET", Program::ConfigDb, &status).unwrap();
+        told.status == 200 && told.json()["phase"] == "decommissioned"
+    };
     until(format_args!("the decommissioning of {uuid} to be heard"), || {
         (centre.cluster(&["decommission", uuid]).unwrap().status.success() || gone()).then_some(())
     });

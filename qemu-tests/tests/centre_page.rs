@@ -424,7 +424,8 @@ fn it_is_deleted_by_its_name(page: &Page, uuid: &str) {
     browser.find("//details//button[.='Decommission']").click().unwrap();
     browser.find("//dialog//input").enter("Building_1").unwrap();
     browser.find("//dialog//button[.='Decommission']").click().unwrap();
-    browser.shows("There is no such cluster (any more).");
+    browser.shows("Decommissioned; its name is free from");
+    page.fit("decommissioned");
     assert!(centre.principals_of("Building_1").unwrap().is_empty());
 }
 

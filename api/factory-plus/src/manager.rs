@@ -57,6 +57,9 @@ pub struct Cluster {
     pub registration: Option<Registration>,
     /// Whether secrets can be sealed for it.
     pub sealing: bool,
+    /// When its name is free, where it was decommissioned: milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_free: Option<u64>,
     /// When another edge tried to redeem a link that one had redeemed, and that nobody has revoked since: milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theft: Option<u64>,
@@ -80,6 +83,8 @@ pub enum Phase {
     Deleted,
     /// Everything of it is being removed.
     Decommissioning,
+    /// Nothing is left of it but its name: see [`Cluster::name_free`].
+    Decommissioned,
 }
 
 /// Something that failed, for people.

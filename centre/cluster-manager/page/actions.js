@@ -78,7 +78,8 @@ export function removal({ session }, uuid) {
       failure.textContent = error.message;
     }
   });
-  return section("Delete the cluster", make("div", {}, text, failure, make("div", { class: "row" }, button)), (cluster) => {
+  return section("Delete the cluster", make("div", {}, text, failure, make("div", { class: "row" }, button)), function (cluster) {
+    this.hidden = cluster.phase === "decommissioned";
     name = cluster.name;
     gone = cluster.phase === "deleted";
     button.textContent = gone ? "Decommission" : "Delete";

@@ -5,6 +5,9 @@ import { summary, SILENT } from "./list.js";
 import { commandPanel } from "./command.js";
 import { deployForm, sealForm, removal } from "./actions.js";
 
+/** Phases of a cluster that has no rights any more. */
+const ENDED = ["deleted", "decommissioning", "decommissioned"];
+
 const STEPS = [
   ["accounts", "Address and accounts"],
   ["repository", "Repository"],
@@ -22,7 +25,7 @@ export function clusterView(state, uuid) {
 
   function changed() {
     const cluster = found();
-    const gone = !cluster || ["deleted", "decommissioning"].includes(cluster.phase);
+    const gone = !cluster || ENDED.includes(cluster.phase);
     command.element.hidden = gone || !cluster.ready;
     actions.hidden = !cluster;
     if (!cluster) {
@@ -67,7 +70,7 @@ function again({ attempt, error }) {
 }
 
 function steps(cluster) {
-  if (cluster.ready || ["refused", "deleting", "deleted", "decommissioning"].includes(cluster.phase)) return null;
+  if (cluster.ready || ["refused", "deleting", ...ENDED].includes(cluster.phase)) return null;
   const at = STEPS.findIndex(([phase]) => phase === cluster.phase);
   const items = STEPS.map(([, text], index) => {
     const done = index < at;

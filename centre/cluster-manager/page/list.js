@@ -10,6 +10,7 @@ const MOVING = { deleting: "Being deleted", decommissioning: "Being decommission
 /** The state of a cluster in a few words: `{ text, kind, moving }`. */
 export function summary(cluster, now = Date.now()) {
   if (cluster.phase === "deleted") return { text: "Deleted; its accounts are disabled", kind: "quiet" };
+  if (cluster.phase === "decommissioned") return { text: `Decommissioned; its name is free from ${new Date(cluster.name_free).toLocaleString()}`, kind: "quiet" };
   if (cluster.error) return { text: `${cluster.error.retried ? "Stuck" : "Refused"}: ${cluster.error.message}`, kind: "bad" };
   if (cluster.theft) return { text: "Its bootstrap command was in two hands", kind: "bad" };
   if (!cluster.ready) return { text: MOVING[cluster.phase] ?? "Being set up", kind: "wait", moving: true };

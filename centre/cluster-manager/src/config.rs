@@ -41,6 +41,14 @@ pub struct Config {
     pub kadmin: KadminConfig,
     /// What stands in bootstrap scripts.
     pub bootstrap: BootstrapConfig,
+    /// How long nobody gets the name of a cluster that was decommissioned. Default 47 400: a ticket of the KDC lives ten hours
+    /// (its `max_life`), a token that it was shown for at its end three hours more, and clocks may differ by five minutes each.
+    #[serde(default = "names_held_seconds")]
+    pub names_held_seconds: u64,
+}
+
+fn names_held_seconds() -> u64 {
+    Duration::from_hours(13).as_secs() + Duration::from_mins(10).as_secs()
 }
 
 /// How kadmind is asked.
@@ -98,11 +106,16 @@ pub enum ConfigError {
         "`centre.authorities`: {0}; or say `bootstrap.publicly_trusted` where every machine trusts the certificate"
     )]
     Authorities(#[from] AuthoritiesError),
+    /// Names that never become free.
+    #[error("`names_held_seconds` is {0}; at most {MOST_NAMES_HELD}, a year")]
+    NamesHeld(u64),
     /// A value that a shell would not take as one word, or authorities that are not certificates and nothing else.
     #[error("what stands in bootstrap scripts: {0}; see `bootstrap` and `centre`")]
     Word(ScriptError),
 }
 
+/// A year, in seconds.
+const MOST_NAMES_HELD: u64 = 365 * 24 * 3600;
 /// The longest password, in bytes.
 const LONGEST_PASSWORD: usize = 1000;
 /// What one call of kadmind may take, with the wait for those before it.
@@ -122,6 +135,9 @@ impl ConfigFile for Config {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if !(1..=63).contains(&self.organisation.len()) || !self.organisation.bytes().all(plain) {
             return Err(ConfigError::Organisation(self.organisation.clone()));
+        }
+        if self.names_held_seconds > MOST_NAMES_HELD {
+            return Err(ConfigError::NamesHeld(self.names_held_seconds));
         }
         self.config_db()?;
         self.git()?;
@@ -228,6 +244,7 @@ mod tests {
     fn the_example_is_accepted() {
         let config = load(EXAMPLE).unwrap();
         assert_eq!(config.own_url().unwrap().to_string(), "https://clusters.example.org");
+        assert_eq!(config.names_held_seconds, names_held_seconds(), "it shows what is the default");
     }
 
     #[test]
@@ -260,6 +277,7 @@ mod tests {
             ("\"directory\": \"https://directory.example.org\",", "", "centre.services.directory"),
             ("\"git\": \"https://git.example.org\",", "", "centre.services.git"),
             ("\"data\"", "\"date\"", "date"),
+            ("\"names_held_seconds\": 47400", "\"names_held_seconds\": 40000000", "`names_held_seconds`"),
         ] {
             let text = EXAMPLE.replace(from, to);
             assert_ne!(text, EXAMPLE, "{from}");

@@ -74,6 +74,7 @@ fn place(config: &Config) -> Result<Place, ProgramError> {
         organisation: config.organisation.clone(),
         git: git.to_string(),
         hosts,
+        names_held_ms: config.names_held_seconds * 1000,
     })
 }
 

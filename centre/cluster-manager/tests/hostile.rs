@@ -117,7 +117,9 @@ fn near(good: &'static str) -> impl Strategy<Value = String> {
 fn site() -> Site {
     let classes = json!({"cluster": UUID, "flux": UUID, "krbkeys": UUID, "sync": UUID, "monitor": UUID});
     let repositories = json!({"git": "https://git.example.org", "helm": UUID});
-    let site = json!({"realm": "R", "prefix": "P", "classes": classes, "repositories": repositories});
+    let site = json!({
+        "realm": "R", "prefix": "P", "classes": classes, "repositories": repositories, "names_held_ms": 1000,
+    });
     serde_json::from_value(site).unwrap()
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use smol::future::FutureExt as _;
 
 use super::NAMESPACE;
-use super::look::{ClusterReport, now_ms, state};
+use super::look::{ClusterReport, ended, now_ms, state};
 use super::reach::{Centre, failed};
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
@@ -53,10 +53,14 @@ pub(crate) fn new(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let patience = arguments.timeout(PATIENCE)?;
     block_on(async {
         output.waiting("asking the centre");
-        let taken = centre.clusters().await?.into_values().any(|known| known.name.eq_ignore_ascii_case(name.as_str()));
-        if taken {
+        let clusters = centre.clusters().await?;
+        if let Some(known) = clusters.values().find(|known| known.name.eq_ignore_ascii_case(name.as_str())) {
             let what = format!("the centre has a cluster {name} already");
-            return Err(CommandError::new(Exit::Usage, CommandCode::EdgeClusterExists, what));
+            let taken = CommandError::new(Exit::Usage, CommandCode::EdgeClusterExists, what);
+            return Err(match known.phase {
+                Phase::Decommissioned => taken.because(ended(known)).fix("wait until then, or choose another name"),
+                _ => taken,
+            });
         }
         let chart = match chart {
             Some(chart) => chart,
@@ -162,7 +166,7 @@ pub(crate) fn decommission(arguments: &Arguments, output: &Output) -> Result<Exi
     let centre = Centre::of(arguments)?;
     let (uuid, name) = block_on(async {
         let (uuid, cluster) = centre.cluster(arguments).await?;
-        if !matches!(cluster.phase, Phase::Deleting | Phase::Deleted | Phase::Decommissioning) {
+        if !matches!(cluster.phase, Phase::Deleting | Phase::Deleted | Phase::Decommissioning | Phase::Decommissioned) {
             let what = format!("{} is not deleted", cluster.name);
             let failure = CommandError::new(Exit::Usage, CommandCode::EdgeClusterExists, what);
             return Err(failure.fix("delete it first: `latchkey cluster delete`"));

@@ -188,6 +188,14 @@ fn silent(heartbeat: Option<u64>, now: u64) -> bool {
     heartbeat.is_some_and(|heartbeat| now.saturating_sub(heartbeat) > SILENT_MS)
 }
 
+/// What is left of a cluster that was decommissioned.
+pub(super) fn ended(cluster: &Cluster) -> String {
+    let free = cluster
+        .name_free
+        .map_or_else(String::new, |at| format!("; its name is free from {}", format_rfc3339(at / 1000)));
+    format!("decommissioned{free}")
+}
+
 /// The state of a cluster in a few words.
 pub(super) fn state(cluster: &Cluster, now: u64) -> String {
     if let Some(problem) = &cluster.error {
@@ -203,6 +211,7 @@ pub(super) fn state(cluster: &Cluster, now: u64) -> String {
         Phase::Deleting => "being deleted".to_owned(),
         Phase::Deleted => "deleted; its accounts are disabled".to_owned(),
         Phase::Decommissioning => "being decommissioned".to_owned(),
+        Phase::Decommissioned => ended(cluster),
         Phase::Ready if !cluster.bootstrapped => "ready to be bootstrapped".to_owned(),
         Phase::Ready if silent(cluster.heartbeat, now) => "silent".to_owned(),
         Phase::Ready => {

@@ -56,6 +56,9 @@ impl Refusal {
                 "name a namespace with lower-case letters, digits and hyphens, at most 63, not beginning with kube-"
                     .into()
             }
+            Self::Name(NameRefusal::Held { .. }) => {
+                "choose another name, or wait: it is set up by itself when the name is free".into()
+            }
             Self::Name(_) => "choose another name".into(),
             Self::Renamed { was, .. } => {
                 format!("write the name {was} again; for another name, decommission this cluster and make a new one")

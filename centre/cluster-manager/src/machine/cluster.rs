@@ -120,6 +120,11 @@ impl Machine {
         self.status.as_ref()?.spec.as_ref().map(|spec| &spec.name)
     }
 
+    /// Until when nobody gets that name, where the cluster was decommissioned: milliseconds since 1970.
+    pub(super) fn held_until(&self, site: &Site) -> Option<u64> {
+        self.status.as_ref()?.held_until(site)
+    }
+
     /// Whether the present configuration is refused because its name is taken.
     pub fn wants_taken_name(&self) -> bool {
         self.refusal.as_ref().is_some_and(Refusal::is_name)
@@ -204,8 +209,16 @@ impl Machine {
         if matches!(self.doing, Doing::Waiting { .. }) {
             return None;
         }
+        if matches!(self.plan.front(), Some(Step::HoldName)) {
+            let left = self.held_until(site).unwrap_or_default().saturating_sub(moment.now);
+            if left > 0 {
+                return Some(self.wait_for(left));
+            }
+            self.plan.pop_front();
+        }
         let effect = match self.plan.front()? {
             Step::Do(effect) => effect.clone(),
+            Step::HoldName => return None,
             Step::Render(wanted) => Effect::ReadTemplates { chart: wanted.chart },
             Step::Record => self.record(moment),
             Step::Forget => {
@@ -335,7 +348,11 @@ impl Machine {
 
     fn wait(&mut self, moment: &Moment) -> Order {
         let attempt = self.status.as_ref().map_or(1, |status| status.attempt);
-        let order = self.order(Effect::SetTimer { after_ms: wait_ms(attempt, moment.jitter()) });
+        self.wait_for(wait_ms(attempt, moment.jitter()))
+    }
+
+    fn wait_for(&mut self, after_ms: u64) -> Order {
+        let order = self.order(Effect::SetTimer { after_ms });
         self.doing = Doing::Waiting { id: order.id };
         order
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::checks::check;
 use super::plan::{self, Note, Plan, Step};
-use super::{Names, Phase, Refusal, SetupStatus, Site};
+use super::{NameRefusal, Names, Phase, Refusal, SetupStatus, Site};
 
 /// What the configuration database says of a cluster.
 #[derive(Debug, PartialEq)]
@@ -36,6 +36,9 @@ pub(super) fn decide(
     site: &Site,
     names: &Names,
 ) -> (Plan, Option<Refusal>) {
+    if let Some((status, until)) = status.and_then(|status| Some((status, status.held_until(site)?))) {
+        return end(wanted, status, until);
+    }
     if let Some(status) = status.filter(|status| wishes.decommission || status.decommission) {
         return (removal(cluster, status, site), None);
     }
@@ -57,6 +60,17 @@ pub(super) fn decide(
     (plan, None)
 }
 
+/// What is decommissioned does not come back, not under its own UUID either, before its name is free.
+fn end(wanted: &Wanted, status: &SetupStatus, until: u64) -> (Plan, Option<Refusal>) {
+    let mut plan = Plan::from(plan::END);
+    let (Wanted::Entry(_), Some(spec)) = (wanted, &status.spec) else { return (plan, None) };
+    let refusal = Refusal::Name(NameRefusal::Held { name: spec.name.clone(), until });
+    if !has_said(&refusal, Some(status)) {
+        plan.push_front(Step::Note(Note::Refused(refusal.clone())));
+    }
+    (plan, Some(refusal))
+}
+
 fn removal(cluster: Uuid, status: &SetupStatus, site: &Site) -> Plan {
     if status.has_accounts() { plan::decommission(cluster, site, status) } else { Plan::from([Step::Forget]) }
 }
@@ -75,9 +89,14 @@ fn refused(cluster: Uuid, refusal: &Refusal, status: Option<&SetupStatus>, site:
         Some(status) if status.phase == Phase::Deleting => plan::delete(cluster, site, status),
         _ => Plan::new(),
     };
-    let said = status.and_then(|status| status.error.as_ref()).map(|error| error.message.as_str());
-    if !plan.is_empty() || said != Some(refusal.to_string().as_str()) {
+    if !plan.is_empty() || !has_said(refusal, status) {
         plan.push_back(Step::Note(Note::Refused(refusal.clone())));
     }
     plan
+}
+
+/// Whether the status has this refusal already.
+fn has_said(refusal: &Refusal, status: Option<&SetupStatus>) -> bool {
+    let said = status.and_then(|status| status.error.as_ref());
+    said.is_some_and(|said| said.message == refusal.to_string())
 }

@@ -23,7 +23,7 @@ pub struct FleetOrder {
     /// Effects for the cluster that the event was about.
     pub orders: Vec<Order>,
     /// Clusters that are to be told [`Event::Again`], each with a [`Moment`] of its own: a name that they want may be
-    /// free.
+    /// free, or held for another reason.
     pub again: Vec<Uuid>,
 }
 
@@ -38,7 +38,7 @@ impl Fleet {
     pub fn restore(&mut self, cluster: Uuid, stored: &Value) {
         let machine = Machine::new(cluster, Some(stored), self.last_id);
         if let Some(name) = machine.name() {
-            self.names.claim(cluster, name);
+            self.names.claim(cluster, name, machine.held_until(&self.site));
         }
         self.machines.insert(cluster, machine);
     }
@@ -56,20 +56,25 @@ impl Fleet {
     pub fn handle(&mut self, cluster: Uuid, moment: &Moment, event: Event) -> FleetOrder {
         let machine = self.machines.entry(cluster).or_insert_with(|| Machine::new(cluster, None, self.last_id));
         let orders = machine.handle(moment, event, &self.site, &self.names);
-        let freed = self.names.release(cluster, machine.name());
+        let mut changed = self.names.release(cluster, machine.name());
         if let Some(name) = machine.name() {
-            self.names.claim(cluster, name);
+            changed |= self.names.claim(cluster, name, machine.held_until(&self.site));
         }
         if machine.is_gone() {
             self.last_id = self.last_id.max(machine.last_id());
             self.machines.remove(&cluster);
         }
-        FleetOrder { orders, again: if freed { self.waiting() } else { vec![] } }
+        FleetOrder { orders, again: if changed { self.waiting() } else { vec![] } }
     }
 
     /// The machine of a cluster.
     pub fn machine(&self, cluster: Uuid) -> Option<&Machine> {
         self.machines.get(&cluster)
+    }
+
+    /// When the name of a cluster that was decommissioned is free: milliseconds since 1970.
+    pub fn held_until(&self, cluster: Uuid) -> Option<u64> {
+        self.machine(cluster)?.held_until(&self.site)
     }
 
     /// All machines, by cluster.

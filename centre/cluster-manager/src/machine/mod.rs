@@ -6,8 +6,10 @@
 //!
 //! ```text
 //!              configuration written                     configuration deleted
-//! (nothing) ──▶ accounts ──▶ repository ──▶ ready ──▶ deleting ──▶ deleted ──▶ decommissioning ──▶ (nothing)
-//!                   ▲                       │   ▲                     │   decommission
+//! (nothing) ──▶ accounts ──▶ repository ──▶ ready ──▶ deleting ──▶ deleted ──▶ decommissioning ──▶ decommissioned
+//!                   ▲                       │   ▲                     │   decommission                     │ time
+//!                   │                       │   │                     │                                    ▼
+//!                   │                       │   │                     │                                (nothing)
 //!                   │        roll-out of changed values               │
 //!                   └────────── configuration written again ──────────┘
 //! ```

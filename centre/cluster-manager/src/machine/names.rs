@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latchkey_attestation::reference::format_rfc3339;
 use latchkey_factory_plus::{ClusterName, Realm, Uuid};
 
 /// The names that a new cluster cannot have: see [`Names::refusal`].
@@ -14,7 +15,16 @@ pub struct Names {
     realm: Realm,
     hosts: BTreeSet<String>,
     components: BTreeSet<String>,
-    clusters: BTreeMap<String, (Uuid, ClusterName)>,
+    clusters: BTreeMap<String, Holder>,
+}
+
+/// Who has a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Holder {
+    cluster: Uuid,
+    name: ClusterName,
+    /// The end of it, where the cluster was decommissioned: milliseconds since 1970.
+    until: Option<u64>,
 }
 
 /// Why a name is refused.
@@ -27,6 +37,17 @@ pub enum NameRefusal {
         cluster: Uuid,
         /// Its name.
         name: ClusterName,
+    },
+    /// A cluster had it that was decommissioned.
+    #[error(
+        "tickets and tokens that were given to a cluster called {name}, which was decommissioned, may be good until {}",
+        format_rfc3339(.until / 1000)
+    )]
+    Held {
+        /// Its name.
+        name: ClusterName,
+        /// When the name is free: milliseconds since 1970.
+        until: u64,
     },
     /// It is the realm's, or the first label of it.
     #[error("{0} is the name of the Kerberos realm {1}")]
@@ -58,8 +79,14 @@ impl Names {
     /// Why `cluster` cannot be called `name`; `None` where it can.
     pub fn refusal(&self, cluster: Uuid, name: &ClusterName) -> Option<NameRefusal> {
         let folded = name.folded();
-        if let Some((other, called)) = self.clusters.get(&folded).filter(|(other, _)| *other != cluster) {
-            return Some(NameRefusal::Cluster { cluster: *other, name: called.clone() });
+        if let Some(Holder { cluster, name, until }) =
+            self.clusters.get(&folded).filter(|holder| holder.cluster != cluster)
+        {
+            let (cluster, name) = (*cluster, name.clone());
+            return Some(match *until {
+                None => NameRefusal::Cluster { cluster, name },
+                Some(until) => NameRefusal::Held { name, until },
+            });
         }
         if is_host(&folded, self.realm.as_str()) {
             return Some(NameRefusal::Realm(name.clone(), self.realm.clone()));
@@ -71,16 +98,23 @@ impl Names {
         Some(NameRefusal::Principal(name.clone(), component.clone()))
     }
 
-    /// Notes that a cluster has a name; another's is left alone.
-    pub(super) fn claim(&mut self, cluster: Uuid, name: &ClusterName) {
-        self.clusters.entry(name.folded()).or_insert_with(|| (cluster, name.clone()));
+    /// Notes that a cluster has a name, and until when, where it was decommissioned; another's is left alone. Whether those who want
+    /// it are refused for another reason now.
+    pub(super) fn claim(&mut self, cluster: Uuid, name: &ClusterName, until: Option<u64>) -> bool {
+        let holder =
+            self.clusters.entry(name.folded()).or_insert_with(|| Holder { cluster, name: name.clone(), until });
+        let changed = holder.cluster == cluster && holder.until != until;
+        if changed {
+            holder.until = until;
+        }
+        changed
     }
 
     /// Notes that a cluster has no name but `kept`; whether one became free.
     pub(super) fn release(&mut self, cluster: Uuid, kept: Option<&ClusterName>) -> bool {
         let kept = kept.map(ClusterName::folded);
         let before = self.clusters.len();
-        self.clusters.retain(|name, (holder, _)| *holder != cluster || Some(name) == kept.as_ref());
+        self.clusters.retain(|name, holder| holder.cluster != cluster || Some(name) == kept.as_ref());
         self.clusters.len() < before
     }
 

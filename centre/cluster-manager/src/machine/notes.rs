@@ -58,6 +58,11 @@ pub(super) fn take(status: &mut SetupStatus, note: Note, made: Option<Made>, mom
             status.decommission = true;
             status.enter(Phase::Decommissioning, now);
         }
+        Note::Decommissioned => {
+            status.drop_accounts();
+            (status.self_link, status.rendered) = (None, None);
+            status.enter(Phase::Decommissioned, now);
+        }
     }
 }
 

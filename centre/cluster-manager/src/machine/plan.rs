@@ -18,6 +18,8 @@ pub(super) enum Step {
     Note(Note),
     /// Record the status as it is.
     Record,
+    /// Wait until nobody can have credentials any more that were given to this name.
+    HoldName,
     /// Delete the status.
     Forget,
 }
@@ -41,6 +43,8 @@ pub(super) enum Note {
     Deleted,
     /// Everything will be removed.
     Decommissioning,
+    /// Everything is removed.
+    Decommissioned,
 }
 
 pub(super) type Plan = VecDeque<Step>;
@@ -139,9 +143,13 @@ pub(super) fn decommission(cluster: Uuid, site: &Site, status: &SetupStatus) -> 
     rest.extend(accounts.map(|account| Effect::DeleteObject { uuid: account.uuid }));
     rest.extend([Effect::DeleteRepository, Effect::DeleteEdgeStatus, Effect::ForgetLinks]);
     plan.extend(rest.into_iter().map(Step::Do));
-    plan.push_back(Step::Forget);
+    plan.push_back(Step::Note(Note::Decommissioned));
+    plan.extend(END);
     plan
 }
+
+/// What is left to do for a cluster of which nothing is left.
+pub(super) const END: [Step; 2] = [Step::HoldName, Step::Forget];
 
 /// What ends at once comes first: without its grants, classes and identity an account can do nothing, with whatever
 /// ticket.

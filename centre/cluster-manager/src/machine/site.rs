@@ -16,6 +16,9 @@ pub struct Site {
     pub classes: Classes,
     /// Where repositories are.
     pub repositories: Repositories,
+    /// How long nobody gets the name of a cluster that was decommissioned, in milliseconds: a ticket or a token of one of its
+    /// accounts would be good for the account of the same name.
+    pub names_held_ms: u64,
 }
 
 /// Classes that a site's set-up made: each is a role, and gives its members their grants.

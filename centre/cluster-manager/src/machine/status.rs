@@ -5,7 +5,7 @@ use latchkey_factory_plus::{Role, Uuid};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Trouble;
+use super::{Site, Trouble};
 
 /// How far a cluster's set-up is. The document calls the entry private, but for `ready`; the fields `spec`,
 /// `self_link` and those of the accounts are named as the original names them.
@@ -85,6 +85,8 @@ pub enum Phase {
     Deleted,
     /// Everything of it is being removed.
     Decommissioning,
+    /// Nothing is left of it but its name, which nobody gets while credentials of its accounts may still serve.
+    Decommissioned,
 }
 
 /// A stored status that cannot be read. Nothing is done with it: overwriting it would lose the UUIDs of accounts.
@@ -106,6 +108,7 @@ impl SetupStatus {
         let accounts = Role::ALL.iter().filter(|role| status.account(**role).is_some()).count();
         match (accounts, &status.spec) {
             (0, None) | (4, Some(_)) => Ok(status),
+            (0, Some(_)) if status.phase == Phase::Decommissioned => Ok(status),
             _ => Err(StatusError("it has some accounts, but not all four with the spec they are for".into())),
         }
     }
@@ -152,6 +155,10 @@ impl SetupStatus {
         *place = Some(account);
     }
 
+    pub(super) fn drop_accounts(&mut self) {
+        (self.flux, self.krbkeys, self.sync, self.monitor) = (None, None, None, None);
+    }
+
     pub(super) fn mark_accounts(&mut self, done: bool) {
         for role in Role::ALL {
             if let Some(account) = self.account(role) {
@@ -167,6 +174,11 @@ impl SetupStatus {
         }
         self.attempt = 0;
         self.error = None;
+    }
+
+    /// Until when nobody gets the name of a cluster that was decommissioned: milliseconds since 1970.
+    pub(super) fn held_until(&self, site: &Site) -> Option<u64> {
+        (self.phase == Phase::Decommissioned).then(|| self.since.saturating_add(site.names_held_ms))
     }
 
     /// Whether UUIDs of accounts are recorded.

@@ -37,6 +37,8 @@ pub struct Place {
     pub git: String,
     /// Names of the centre's hosts: no cluster is called so.
     pub hosts: Vec<String>,
+    /// How long nobody gets the name of a cluster that was decommissioned, in milliseconds.
+    pub names_held_ms: u64,
 }
 
 /// All clusters of a centre, and what is done about them. Clones are one.
@@ -246,9 +248,10 @@ impl Manager {
     }
 
     fn site(&self, classes: crate::machine::Classes, helm: Uuid) -> Site {
-        let Place { realm, organisation, git, .. } = &self.0.place;
+        let Place { realm, organisation, git, names_held_ms, .. } = &self.0.place;
         let repositories = crate::manifests::Repositories { git: git.clone(), helm };
-        Site { realm: realm.clone(), prefix: organisation.clone(), classes, repositories }
+        let (realm, prefix, names_held_ms) = (realm.clone(), organisation.clone(), *names_held_ms);
+        Site { realm, prefix, classes, repositories, names_held_ms }
     }
 
     /// The names that no cluster has, besides those of others.

@@ -12,7 +12,8 @@ const MAX_TEXT: usize = 64;
 
 /// One cluster; nothing where nothing is known of it. `theft`: see [`crate::links::Links::theft`].
 pub(super) fn of(state: &State, place: &Place, cluster: Uuid, theft: Option<u64>) -> Option<Cluster> {
-    let machine = state.fleet.as_ref()?.machine(cluster)?;
+    let fleet = state.fleet.as_ref()?;
+    let machine = fleet.machine(cluster)?;
     let status = machine.status();
     let wanted = state.configurations.get(&cluster).unwrap_or(&Value::Null);
     let spec = status.and_then(|status| status.spec.as_ref());
@@ -36,6 +37,7 @@ pub(super) fn of(state: &State, place: &Place, cluster: Uuid, theft: Option<u64>
         errors: edge.map(|edge| edge.errors.clone()).unwrap_or_default(),
         registration: state.registrations.get(&cluster).cloned(),
         sealing: edge.is_some_and(|edge| edge.kubeseal_cert.is_some()) && status.is_some_and(|status| status.ready),
+        name_free: fleet.held_until(cluster),
         theft,
     })
 }
@@ -58,5 +60,6 @@ const fn phase(phase: machine::Phase) -> Phase {
         machine::Phase::Deleting => Phase::Deleting,
         machine::Phase::Deleted => Phase::Deleted,
         machine::Phase::Decommissioning => Phase::Decommissioning,
+        machine::Phase::Decommissioned => Phase::Decommissioned,
     }
 }

@@ -84,8 +84,12 @@ fn the_name_of_a_cluster_that_was_decommissioned_is_free_again() {
     // Somebody waits for it already; others come later, also after a restart.
     let second = rig.configure("NORD");
     rig.until("the refusal", |all| all.get(&second)?.error.as_ref().filter(|error| !error.retried).map(drop));
-    rig.decommission(first);
+    rig.ask_to_decommission(first);
+    rig.until("the refusal for what it had", |all| {
+        all.get(&second)?.error.as_ref().filter(|error| error.message.contains("decommissioned")).map(drop)
+    });
     let view = rig.until_phase(second, Phase::Ready);
+    rig.is_gone(first);
     assert_eq!((view.name.as_str(), view.error), ("NORD", None));
     assert!(rig.cloned(second).is_some());
     let account = rig.identity("op1flux/NORD@EXAMPLE.ORG").unwrap();

@@ -3,17 +3,20 @@
 mod laws;
 mod world;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use latchkey_factory_plus::Uuid;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use self::world::{Fate, World};
-use super::{Classes, Effect, Event, Fleet, Moment, Names, Order, Phase, RANDOM_BYTES, Site};
+use super::{Answer, Classes, Effect, Event, Fleet, Moment, Names, Order, Phase, RANDOM_BYTES, Site};
 use crate::manifests::fixture;
 
 const CHARTS: [&str; 2] = ["aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000000"];
+
+/// Longer than anything else takes here.
+const HELD_MS: u64 = 10_000_000_000;
 
 /// The site of the tests.
 pub(super) fn site() -> Site {
@@ -24,6 +27,7 @@ pub(super) fn site() -> Site {
         prefix: "ACME".into(),
         classes,
         repositories: fixture::repositories(),
+        names_held_ms: HELD_MS,
     }
 }
 
@@ -50,7 +54,10 @@ struct Process {
     world: World,
     fleet: Fleet,
     orders: VecDeque<(Uuid, Order)>,
-    timers: VecDeque<(Uuid, u64)>,
+    /// Each with when it runs out.
+    timers: VecDeque<(Uuid, u64, u64)>,
+    /// When the principals of a name were deleted.
+    freed: BTreeMap<String, u64>,
     now: u64,
     seed: u64,
 }
@@ -58,7 +65,8 @@ struct Process {
 impl Process {
     fn new() -> Self {
         let (orders, timers) = (VecDeque::new(), VecDeque::new());
-        Self { world: World::default(), fleet: Fleet::new(site(), names()), orders, timers, now: 0, seed: 1 }
+        let (world, fleet) = (World::default(), Fleet::new(site(), names()));
+        Self { world, fleet, orders, timers, freed: BTreeMap::new(), now: 0, seed: 1 }
     }
 
     fn moment(&mut self) -> Moment {
@@ -77,7 +85,7 @@ impl Process {
         let told = self.fleet.handle(cluster, &moment, event);
         for order in told.orders {
             match order.effect {
-                Effect::SetTimer { .. } => self.timers.push_back((cluster, order.id)),
+                Effect::SetTimer { after_ms } => self.timers.push_back((cluster, order.id, moment.now + after_ms)),
                 _ => self.orders.push_back((cluster, order)),
             }
         }
@@ -99,14 +107,33 @@ impl Process {
     /// Carries out an order; whether there was one.
     fn deliver(&mut self, fate: Fate) -> bool {
         let Some((cluster, order)) = self.orders.pop_front() else { return false };
-        let answer = self.world.carry_out(cluster, &order.effect, fate);
+        let answer = self.carry_out(cluster, &order.effect, fate);
         self.tell(cluster, Event::Answer { id: order.id, answer });
         true
     }
 
+    /// No account gets a principal of a name for which others may still have tickets.
+    fn carry_out(&mut self, cluster: Uuid, effect: &Effect, fate: Fate) -> Answer {
+        match effect {
+            Effect::DeletePrincipals { name } => drop(self.freed.insert(name.folded(), self.now)),
+            Effect::PutIdentity { upn, .. } => {
+                let name = upn.components().nth(1).unwrap().to_ascii_lowercase();
+                let freed = self.freed.get(&name);
+                assert!(
+                    freed.is_none_or(|freed| self.now >= freed + HELD_MS),
+                    "{upn} at {}, freed at {freed:?}",
+                    self.now
+                );
+            }
+            _ => {}
+        }
+        self.world.carry_out(cluster, effect, fate)
+    }
+
     /// Lets a timer run out; whether there was one.
     fn wake(&mut self) -> bool {
-        let Some((cluster, id)) = self.timers.pop_front() else { return false };
+        let Some((cluster, id, due)) = self.timers.pop_front() else { return false };
+        self.now = self.now.max(due);
         self.tell(cluster, Event::Timer { id });
         true
     }
@@ -177,7 +204,7 @@ fn happen(process: &mut Process, happening: &Happening) {
         Happening::Die => process.restart(),
         Happening::DieUnheard => {
             if let Some((cluster, order)) = process.orders.pop_front() {
-                process.world.carry_out(cluster, &order.effect, Fate::Done);
+                process.carry_out(cluster, &order.effect, Fate::Done);
             }
             process.restart();
         }
@@ -301,7 +328,16 @@ fn of_two_clusters_with_one_name_the_second_waits_until_the_first_is_gone() {
     process.settle();
     assert!(!process.world.status(cluster(1)).unwrap().ready, "the principals of the first still exist");
     process.tell(cluster(0), Event::Decommission);
+    while process.deliver(Fate::Done) {}
+    assert_eq!(process.world.status(cluster(0)).unwrap().phase, Phase::Decommissioned);
+    let error = process.world.status(cluster(1)).unwrap().error.unwrap();
+    assert!(error.message.contains("decommissioned") && error.fix.contains("wait"), "{error:?}");
+    // Nor does it come back itself before.
+    process.configure(cluster(0), Some(configuration("North", 0)));
+    while process.deliver(Fate::Done) {}
+    assert!(process.world.status(cluster(0)).unwrap().error.unwrap().message.contains("decommissioned"));
+    process.configure(cluster(0), None);
     process.settle();
-    assert!(process.world.status(cluster(1)).unwrap().ready);
+    assert!(process.world.status(cluster(0)).is_none() && process.world.status(cluster(1)).unwrap().ready);
     laws::hold(&process);
 }

@@ -54,8 +54,18 @@ impl Rig {
 
     /// Has everything of a deleted cluster removed.
     pub(crate) fn decommission(&self, cluster: Uuid) {
+        self.ask_to_decommission(cluster);
+        self.is_gone(cluster);
+    }
+
+    /// The same, and does not wait.
+    pub(crate) fn ask_to_decommission(&self, cluster: Uuid) {
         let path = format!("v1/cluster/{cluster}/decommission");
         block_on(self.service(ADMIN).post_only(&path, &json!({}))).unwrap();
+    }
+
+    /// Waits until nothing is known of it.
+    pub(crate) fn is_gone(&self, cluster: Uuid) {
         self.until("its end", |all| (!all.contains_key(&cluster)).then_some(()));
     }
 

@@ -194,6 +194,7 @@ impl Rig {
             organisation: config.organisation.clone(),
             git: config.git().unwrap().to_string(),
             hosts: vec!["clusters.example.org".into()],
+            names_held_ms: config.names_held_seconds * 1000,
         };
         let manager = Manager::new(place, centre);
         let web = Web::new(manager.clone(), AccessLists::new(&config.access, &client), &config).unwrap();
@@ -230,6 +231,8 @@ impl Rig {
             "organisation": "ACME",
             "kadmin": {"helper": "h", "principal": MANAGER, "password_file": "p"},
             "bootstrap": {"domain": "example.org", "krbkeys_image": "image:1"},
+            // A test cannot wait for half a day; that names are held is shown by what is told meanwhile.
+            "names_held_seconds": 1,
         });
         let path = self.folder.path().join("config.json");
         std::fs::write(&path, config.to_string()).unwrap();
