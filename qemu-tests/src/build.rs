@@ -106,13 +106,22 @@ pub fn centre_packaged() -> Result<PathBuf, HarnessError> {
 /// A program of the workspace that runs on this machine (a service, the command line); built once per process, all in one
 /// go, for the same reason.
 pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
+    all_programs()?.program(binary)
+}
+
+/// Every such program: the command line, the services, and what tests run of a centre and of an edge.
+pub fn programs() -> Result<Vec<PathBuf>, HarnessError> {
+    Ok(all_programs()?.0.into_iter().map(|(_, path)| path).collect())
+}
+
+fn all_programs() -> Result<Built, HarnessError> {
     static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
-    let packages = PROGRAM_PACKAGES
-        .iter()
-        .chain(&CENTRE_PACKAGES)
-        .chain(&EDGE_PACKAGES)
-        .flat_map(|package| ["--package", package]);
-    once(&PROGRAMS, &packages.chain(["--bins", "--lib"]).collect::<Vec<_>>())?.program(binary)
+    once(&PROGRAMS, &on_this_machine())
+}
+
+fn on_this_machine() -> Vec<&'static str> {
+    let packages = PROGRAM_PACKAGES.iter().chain(&CENTRE_PACKAGES).chain(&EDGE_PACKAGES);
+    packages.flat_map(|package| ["--package", package]).chain(["--bins", "--lib"]).collect()
 }
 
 /// The same with the roots of a fake AMD or Intel, where a directory of collateral names them: no release can be built so. In a place of
@@ -121,8 +130,8 @@ pub fn with_fake_vendors(binary: &str) -> Result<PathBuf, HarnessError> {
     static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
     let mut place = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
     if place.is_none() {
-        let packages: Vec<_> =
-            PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]).chain(["--bins"]).collect();
+        // The same packages as without, so that what they are made of has the same features, and is there.
+        let packages = on_this_machine();
         let built = cargo_build(&[&packages[..], &["--features", "latchkey-collateral/fake-processors"]].concat())?;
         let directory = target_directory().join("fake-vendors");
         std::fs::create_dir_all(&directory).map_err(io_error("make", &directory))?;

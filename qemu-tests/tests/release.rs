@@ -1,7 +1,8 @@
 //! What ships: without the stand-ins that tests use, without switches in the environment, without its builder's paths.
 //!
-//! Each program is looked at as it is built for users. The agent is the very file, stripped; services and command line are
-//! built in their profile with symbols left in, so that names of functions show, too.
+//! The agent is looked at as the very file that ships. Of the other programs what `./dev test` looks at is a build without
+//! optimisation: of the same sources and features, with more names in it than theirs have. `./dev e2e release` builds the services
+//! and the command line in their profile, with symbols left in, and looks at those, too; that takes minutes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +39,6 @@ const PACKAGES: [&str; 15] = [
     "latchkey-cli",
     "latchkey-join-service",
     "latchkey-key-service",
-    // Of a centre features and sources are looked at; its programs are not built here as they ship, which takes minutes for each.
     "latchkey-auth",
     "latchkey-cluster-manager",
     "latchkey-config-db",
@@ -71,17 +71,26 @@ const READ_THE_ENVIRONMENT: [&str; 9] = [
 /// centres, may be told how long it waits. No program reads one.
 const OUR_NAMES: [&str; 2] = ["LATCHKEY_LIMIT", "LATCHKEY_STEP"];
 
-fn programs() -> Vec<(PathBuf, Vec<u8>)> {
-    let mut programs = vec![build::agent().unwrap()];
-    for binary in ["latchkey", "latchkey-join-service", "latchkey-key-service"] {
-        programs.push(build::shipped(binary).unwrap());
-    }
+/// A program, and its bytes.
+type Program = (PathBuf, Vec<u8>);
+
+fn read(programs: impl IntoIterator<Item = PathBuf>) -> Vec<Program> {
     let read = |program: PathBuf| {
         let bytes = std::fs::read(&program).unwrap();
         assert!(contains(&bytes, "latchkey"), "{} is looked at the wrong way", program.display());
         (program, bytes)
     };
     programs.into_iter().map(read).collect()
+}
+
+/// The agent as it ships, the others as tests build them.
+fn programs() -> Vec<Program> {
+    read([build::agent().unwrap()].into_iter().chain(build::programs().unwrap()))
+}
+
+/// The services and the command line in the profile that ships.
+fn shipped() -> Vec<Program> {
+    read(["latchkey", "latchkey-join-service", "latchkey-key-service"].map(|binary| build::shipped(binary).unwrap()))
 }
 
 fn contains(binary: &[u8], name: &str) -> bool {
@@ -115,13 +124,29 @@ fn test_features(crates: &BTreeSet<(String, String)>) -> Vec<String> {
     all.filter(of_tests).map(str::to_owned).collect()
 }
 
-#[test]
-fn no_test_code_is_in_what_ships() {
-    for (program, binary) in programs() {
+/// Neither names of test code, nor variables of ours in the environment.
+fn ships_nothing_of_tests(programs: &[Program]) {
+    for (program, binary) in programs {
         for name in TEST_CODE {
-            assert!(!contains(&binary, name), "{} contains {name}", program.display());
+            assert!(!contains(binary, name), "{} contains {name}", program.display());
         }
+        let ours = names(binary, "LATCHKEY_");
+        let others: Vec<_> = ours.iter().filter(|name| !OUR_NAMES.contains(&name.as_str())).collect();
+        assert!(others.is_empty(), "{}: {others:?}", program.display());
     }
+}
+
+#[test]
+fn no_test_code_and_no_switch_is_in_what_ships() {
+    ships_nothing_of_tests(&programs());
+}
+
+#[test]
+#[ignore = "builds the services as they ship, which takes minutes; ./dev e2e release"]
+fn no_test_code_and_no_path_is_in_the_services_in_their_profile() {
+    let programs = shipped();
+    ships_nothing_of_tests(&programs);
+    names_no_path(&programs);
 }
 
 #[test]
@@ -148,11 +173,6 @@ fn the_environment_switches_nothing_in_what_ships() {
     }
     let reading: Vec<_> = reading.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap()).collect();
     assert_eq!(reading, READ_THE_ENVIRONMENT);
-    for (program, binary) in programs() {
-        let ours = names(&binary, "LATCHKEY_");
-        let others: Vec<_> = ours.iter().filter(|name| !OUR_NAMES.contains(&name.as_str())).collect();
-        assert!(others.is_empty(), "{}: {others:?}", program.display());
-    }
 }
 
 /// Sources that read the environment, without those of tests and of the rig around swtpm.
@@ -179,7 +199,11 @@ fn code(text: &str) -> String {
 }
 
 #[test]
-fn what_ships_names_no_path_of_its_builder() {
+fn the_agent_names_no_path_of_its_builder() {
+    names_no_path(&read([build::agent().unwrap()]));
+}
+
+fn names_no_path(programs: &[Program]) {
     let home = std::env::var("CARGO_HOME").ok();
     let home = home.or_else(|| Some(format!("{}/.cargo", std::env::var("HOME").ok()?)));
     let mut paths = vec!["/.cargo/".to_owned(), "/registry/src/".to_owned(), "/.rustup/".to_owned()];
@@ -189,12 +213,12 @@ fn what_ships_names_no_path_of_its_builder() {
             .map(|path| path.to_str().unwrap().to_owned()),
     );
     paths.extend(home);
-    for (program, binary) in programs() {
+    for (program, binary) in programs {
         for path in &paths {
-            assert!(!contains(&binary, path), "{} names {path}", program.display());
+            assert!(!contains(binary, path), "{} names {path}", program.display());
         }
         // The look sees paths: those that stand for the builder's are there.
-        assert!(contains(&binary, "/cargo/h2-"), "{} names no source at all", program.display());
+        assert!(contains(binary, "/cargo/h2-"), "{} names no source at all", program.display());
     }
 }
 

@@ -22,7 +22,7 @@ use crate::run::Run;
 
 pub use control_planes::{EtcdMember, etcd_members};
 pub(crate) use programs::Which;
-pub use programs::{not_to_be_had, program};
+pub use programs::program;
 pub(crate) use site::path_with_programs;
 pub use site::{API_IS_READY, API_SERVER, PodNetwork, Site};
 pub use upgrade::RestartProgram;

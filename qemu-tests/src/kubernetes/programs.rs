@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::error::{HarnessError, io_error};
-use crate::process::{output, run_shown};
+use crate::process::run_shown;
 
 /// All of them from nothing, with their modules, on a busy machine.
 const BUILDING: Duration = Duration::from_mins(90);
@@ -44,12 +44,6 @@ pub fn program(name: &str) -> Result<PathBuf, HarnessError> {
     build(Which::This, &[name])?
         .pop()
         .ok_or_else(|| HarnessError::Unusable(format!("kubernetes/build says nothing of {name}")))
-}
-
-/// Why the programs are not there and cannot be built here, if that is so.
-pub fn not_to_be_had() -> Option<String> {
-    let mut check = Command::new(directory().join("build"));
-    output(check.args(["--check", "all"])).err().map(|error| error.to_string())
 }
 
 /// A release of Kubernetes and what belongs to it.
