@@ -142,6 +142,21 @@ fn a_first_start_that_is_killed_is_completed_by_a_later_one() {
     centre.reported(&["new", "Hall"]).unwrap();
 }
 
+#[test]
+fn a_centre_that_has_lost_its_realm_gets_no_empty_one_by_itself() {
+    let mut centre = Centre::started("centre-lost-realm").unwrap();
+    assert!(centre.stop().unwrap().success());
+    let (database, away) = (centre.layout.kdc_database(), centre.run.file("away"));
+    fs::rename(&database, &away).unwrap();
+    centre.begin(&[]).unwrap();
+    assert!(!centre.ended().unwrap().success());
+    let said = centre.said();
+    assert!(said.contains("is gone, and its master key") && said.contains("centre restore"), "{said}");
+    assert!(!database.exists() && centre.layout.kdc_stash().exists());
+    fs::rename(&away, &database).unwrap();
+    centre.start().unwrap();
+}
+
 /// What the enrol service says of its configuration.
 fn enrol(centre: &Centre, asked: &str) -> String {
     let mut command = Command::new(centre.programs().join(Service::Enrol.file_name()));

@@ -56,6 +56,10 @@ fn make_database(site: &Site) -> Result<(), CommandError> {
     if database.exists() && !note.exists() {
         return Ok(());
     }
+    let stash = layout.kdc_stash();
+    if stash.exists() && !note.exists() {
+        return Err(lost(&database, &stash));
+    }
     files::replace(&note, b"", Readers::OwnerOnly)?;
     for extension in ["", "ok", "kadm5", "kadm5.lock"] {
         remove(&database.with_extension(extension))?;
@@ -68,6 +72,13 @@ fn make_database(site: &Site) -> Result<(), CommandError> {
     remove(&note)?;
     // A note that a power cut brings back would cost a database in use.
     files::sync_directory_of(&note).map_err(|error| files::unwritable(&note, &error))
+}
+
+/// A realm was here, whose accounts a new database would not have.
+fn lost(database: &Path, stash: &Path) -> CommandError {
+    let (database, stash) = (database.display(), stash.display());
+    CommandError::local(CommandCode::RealmUnusable, format!("the KDC's database {database} is gone, and its master key {stash} is there"))
+        .fix(format!("put the database back, with `latchkey centre restore` for example; to begin with an empty realm, remove {stash}"))
 }
 
 /// Removes a file that may not be there.
