@@ -11,6 +11,7 @@
 //! | `POST /v1/cluster/UUID/manifests` with [`ManifestsRequest`] | [`BootstrapManifests`], with a new link |
 //! | `PUT`, `DELETE /v1/cluster/UUID/secret/NAMESPACE/NAME/KEY` | the body is sealed, and committed |
 //! | `POST /v1/cluster/UUID/decommission` | what is left of a deleted cluster goes |
+//! | `GET /v1/name/NAME` | [`NameAnswer`] |
 //! | `GET /v1/bootstrap/TOKEN` | the script; nobody is asked who he is |
 //! | `POST /v1/bootstrap/TOKEN/redeem` with [`RedeemRequest`] | [`Redeemed`]; the same |
 
@@ -98,6 +99,16 @@ pub struct Problem {
     pub at: u64,
     /// Whether it is tried again without anybody's doing.
     pub retried: bool,
+}
+
+/// Whether a new cluster can have a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameAnswer {
+    /// Whether it can.
+    pub free: bool,
+    /// Why it cannot, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// What a new link is to be.

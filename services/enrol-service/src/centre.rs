@@ -1,10 +1,10 @@
 //! What is done at the centre for a cluster that is on record. Each step may be done again.
 
 use crate::decision::{Record, Refusal};
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::cluster::Configuration;
-use latchkey_factory_plus::manager::{BootstrapManifests, Cluster, ManifestsRequest, Phase};
+use latchkey_factory_plus::manager::{BootstrapManifests, Cluster, ManifestsRequest, NameAnswer, Phase};
 use latchkey_factory_plus::uuids::{application, class, service};
+use latchkey_factory_plus::{ClusterName, Uuid};
 use latchkey_factory_plus_client::{CallError, Client, ConfigDb, Precondition, Service};
 use smol::future::FutureExt;
 use std::collections::BTreeSet;
@@ -32,6 +32,17 @@ pub(crate) struct Hindrance {
 impl Centre {
     pub(crate) fn new(client: &Client) -> Self {
         Self { config_db: ConfigDb::of(client), manager: client.service(service::CLUSTER_MANAGER) }
+    }
+
+    /// Why a new cluster cannot be called so, if that is so.
+    pub(crate) async fn name_refusal(&self, name: &ClusterName) -> Result<Option<String>, Hindrance> {
+        let path = format!("v1/name/{name}");
+        let answer = self.manager.read::<NameAnswer>(&path).await?;
+        let NameAnswer { free, reason } = answer.ok_or_else(|| Hindrance {
+            refusal: Refusal::CentreRefused,
+            detail: format!("the cluster manager has no {path}: it is older than this service"),
+        })?;
+        Ok((!free).then(|| reason.unwrap_or_default()))
     }
 
     /// Makes the object of a cluster, says who registered it, and configures it: then the cluster manager sets it up. What is there

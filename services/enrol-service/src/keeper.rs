@@ -1,7 +1,7 @@
 //! The records, kept: a decision counts once it is on the disk.
 
 use crate::decision::{Candidate, Decision, Record, Records, Refusal, Said, Waiting, decide};
-use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::{ClusterName, Uuid};
 use latchkey_group_commit::{Change, OpenError, Store, WriteError};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,6 +37,15 @@ pub(crate) enum Outcome {
     Held(Waiting),
 }
 
+/// What was decided, if it could be.
+#[derive(Debug)]
+pub(crate) enum Decided {
+    /// Not before the centre was asked for this name.
+    Ask(ClusterName),
+    /// This.
+    Outcome(Outcome),
+}
+
 impl Keeper {
     /// Opens the file, which is made when it is not there.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
@@ -54,11 +63,12 @@ impl Keeper {
         said: &Said<'_>,
         candidate: &Candidate<'_>,
         now: u64,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Decided, Refusal> {
         let (record, first, writing) = {
             let mut kept = self.kept();
             let (cluster, first) = match decide(&kept.records, said, candidate, Uuid::random(), now)? {
-                Decision::Hold(why) => return Ok(Outcome::Held(why)),
+                Decision::Ask(name) => return Ok(Decided::Ask(name)),
+                Decision::Hold(why) => return Ok(Decided::Outcome(Outcome::Held(why))),
                 Decision::Known(cluster) => (cluster, false),
                 Decision::New(record) => {
                     let cluster = record.cluster;
@@ -74,7 +84,7 @@ impl Keeper {
         if let Some(writing) = writing {
             self.written(record.cluster, writing.await)?;
         }
-        Ok(Outcome::TakenUp { record: Box::new(record), first })
+        Ok(Decided::Outcome(Outcome::TakenUp { record: Box::new(record), first }))
     }
 
     /// Changes a record.

@@ -2,8 +2,8 @@
 
 use crate::ask::Ask;
 use crate::centre::{Centre, Hindrance};
-use crate::decision::{Candidate, Record, Refusal, Said, Waiting};
-use crate::keeper::{Keeper, Outcome};
+use crate::decision::{Candidate, CentresNames, Record, Refusal, Said, Waiting};
+use crate::keeper::{Decided, Keeper, Outcome};
 use crate::metrics::{Ended, Metrics};
 use crate::source::{CurrentDirectory, EnrolSnapshot};
 use latchkey_api::grpc::{Request, Status};
@@ -15,13 +15,16 @@ use latchkey_attesting_service::clock::unix;
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::StoreError;
 use latchkey_cluster_store::registration::{Admitted, Held, Invitation};
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::manager::BootstrapManifests;
+use latchkey_factory_plus::{ClusterName, Uuid};
 use latchkey_service_runtime::request_id::RequestIds;
 use std::sync::Arc;
 
 /// When a node that waits asks again, in seconds.
 const ASK_AGAIN: u32 = 10;
+
+/// How many names of a rule's pattern may be others' at the centre before a machine is refused: each is a question to it.
+const MAX_NAMES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct EnrolService {
@@ -72,7 +75,6 @@ impl EnrolService {
         now: u64,
     ) -> Result<Outcome, Refusal> {
         let (invitation, admitted) = self.said(node, ask).await?;
-        let said = Said { rules: &snapshot.own, invitation: invitation.as_ref(), admitted: admitted.as_ref() };
         let policy_sha256 = hex::encode(snapshot.attestation_sha256);
         let candidate = Candidate {
             ek: node.ek(),
@@ -82,13 +84,38 @@ impl EnrolService {
             disk: ask.disk,
             invitation: ask.invitation,
         };
-        match self.keeper.decide(&said, &candidate, now).await {
-            // A name that is on record may be one of a cluster that is no more.
-            Err(Refusal::NameTaken | Refusal::NoNameLeft) if self.end_records().await => {
-                self.keeper.decide(&said, &candidate, now).await
+        let mut names = CentresNames::new();
+        let mut ended = false;
+        loop {
+            let (rules, invitation, admitted) = (&snapshot.own, invitation.as_ref(), admitted.as_ref());
+            let said = Said { rules, invitation, admitted, names: &names };
+            match self.keeper.decide(&said, &candidate, now).await {
+                Ok(Decided::Ask(name)) => self.ask(name, &mut names).await?,
+                Ok(Decided::Outcome(outcome)) => return Ok(outcome),
+                // A name that is on record may be one of a cluster that is no more.
+                Err(Refusal::NameTaken | Refusal::NoNameLeft) if !ended && self.end_records().await => ended = true,
+                Err(refusal) => return Err(refusal),
             }
-            decided => decided,
         }
+    }
+
+    /// Asks the centre, which may know of a cluster that was made on its page.
+    async fn ask(&self, name: ClusterName, names: &mut CentresNames) -> Result<(), Refusal> {
+        if names.len() >= MAX_NAMES {
+            return Err(Refusal::NoNameLeft);
+        }
+        match self.centre.name_refusal(&name).await {
+            Ok(None) => names.free(name),
+            Ok(Some(reason)) => {
+                tracing::info!(%name, reason, "The centre refuses a name");
+                names.taken(&name);
+            }
+            Err(Hindrance { refusal, detail }) => {
+                tracing::error!(%name, code = refusal.as_str(), detail, remedy = refusal.remedy(), "The centre does not say whether a name is free");
+                return Err(refusal);
+            }
+        }
+        Ok(())
     }
 
     /// Looks for clusters that the centre has nothing of any more, and frees their names; whether there were any.

@@ -78,10 +78,17 @@ impl Names {
 
     /// Why `cluster` cannot be called `name`; `None` where it can.
     pub fn refusal(&self, cluster: Uuid, name: &ClusterName) -> Option<NameRefusal> {
+        self.refused(name, |holder| holder.cluster != cluster)
+    }
+
+    /// Why a new cluster cannot be called `name`; `None` where it can.
+    pub fn refusal_of_new(&self, name: &ClusterName) -> Option<NameRefusal> {
+        self.refused(name, |_| true)
+    }
+
+    fn refused(&self, name: &ClusterName, is_another: impl Fn(&Holder) -> bool) -> Option<NameRefusal> {
         let folded = name.folded();
-        if let Some(Holder { cluster, name, until }) =
-            self.clusters.get(&folded).filter(|holder| holder.cluster != cluster)
-        {
+        if let Some(Holder { cluster, name, until }) = self.clusters.get(&folded).filter(|holder| is_another(holder)) {
             let (cluster, name) = (*cluster, name.clone());
             return Some(match *until {
                 None => NameRefusal::Cluster { cluster, name },

@@ -12,13 +12,13 @@ use std::time::Duration;
 use event_listener::EventListener;
 use latchkey_factory_plus::cluster::{Registration, Status};
 use latchkey_factory_plus::manager::Cluster;
-use latchkey_factory_plus::{Realm, Uuid};
+use latchkey_factory_plus::{ClusterName, Realm, Uuid};
 use serde_json::Value;
 
 use crate::keeper::now_ms;
 use crate::machine::{
-    Answer, DecommissionError, Effect, Event, Fleet, Machine, Moment, Names, Order, RANDOM_BYTES, SetupStatus, Site,
-    World as _,
+    Answer, DecommissionError, Effect, Event, Fleet, Machine, Moment, NameRefusal, Names, Order, RANDOM_BYTES,
+    SetupStatus, Site, World as _,
 };
 use crate::world::Centre;
 pub use setup::Charts;
@@ -147,6 +147,11 @@ impl Manager {
         let state = self.state();
         let machine = state.fleet.as_ref()?.machine(cluster)?;
         Some(Known { status: machine.status().cloned(), edge: state.edges.get(&cluster).cloned() })
+    }
+
+    /// Why a new cluster cannot be called so, if that is so.
+    pub fn name_refusal(&self, name: &ClusterName) -> Option<NameRefusal> {
+        self.state().fleet.as_ref()?.names().refusal_of_new(name)
     }
 
     /// Whether a cluster is set up.

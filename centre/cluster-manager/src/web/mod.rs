@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_centre_service::{AccessLists, Rights};
-use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::grants::Access;
+use latchkey_factory_plus::manager::NameAnswer;
 use latchkey_factory_plus::uuids::{permission, special};
+use latchkey_factory_plus::{ClusterName, NameError, Uuid};
 use latchkey_http_server::http::{HeaderValue, Method, StatusCode, header};
 use latchkey_http_server::{Answer, Authenticated, Handler, Refusal, Request, Response, Terms};
 
@@ -51,6 +52,7 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Path<'a> {
     Clusters,
+    Name(&'a str),
     Status(Uuid),
     BootstrapUrl(Uuid),
     Links(Uuid),
@@ -98,6 +100,7 @@ impl Web {
             (Method::GET, Path::Bootstrap(token)) => self.script(token, &request).await,
             (Method::POST, Path::Redeem(token)) => self.redeem(token, request).await,
             (Method::GET, Path::Clusters) => self.list(&request).await,
+            (Method::GET, Path::Name(name)) => self.name(name, &request).await,
             (Method::GET, Path::Status(cluster)) => self.status(cluster, &request).await,
             (Method::POST, Path::BootstrapUrl(cluster)) => self.bootstrap_url(cluster, request).await,
             (Method::POST, Path::Links(cluster)) => self.new_link(cluster, request).await,
@@ -139,6 +142,14 @@ impl Web {
     async fn list(&self, request: &Request) -> Answer {
         let rights = self.rights(request).await?;
         Response::json(&self.0.manager.clusters(|cluster| rights.allow(permission::MANAGE_CLUSTER, cluster)))
+    }
+
+    /// For whoever may have clusters of his own.
+    async fn name(&self, name: &str, request: &Request) -> Answer {
+        self.rights(request).await?.require(permission::MANAGE_CLUSTER, special::MINE)?;
+        let name: ClusterName = name.parse().map_err(|error: NameError| Refusal::bad_request(error.to_string()))?;
+        let reason = self.0.manager.name_refusal(&name).map(|why| why.to_string());
+        Response::json(&NameAnswer { free: reason.is_none(), reason })
     }
 
     async fn status(&self, cluster: Uuid, request: &Request) -> Answer {
@@ -186,6 +197,7 @@ fn read<'a>(segments: &[&'a str]) -> Option<Path<'a>> {
     let uuid = |text: &str| text.parse::<Uuid>().ok();
     Some(match *segments {
         ["v1", "cluster"] => Path::Clusters,
+        ["v1", "name", name] => Path::Name(name),
         ["v1", "bootstrap", token] => Path::Bootstrap(token),
         ["v1", "bootstrap", token, "redeem"] => Path::Redeem(token),
         ["v1", "cluster", cluster, "status"] => Path::Status(uuid(cluster)?),

@@ -1,7 +1,7 @@
 //! A cluster from its configuration to its end.
 
 use latchkey_factory_plus::cluster::{RegisteredBy, RegisteredImage, Registration, Status};
-use latchkey_factory_plus::manager::{Cluster, Phase};
+use latchkey_factory_plus::manager::{Cluster, NameAnswer, Phase};
 use latchkey_factory_plus::uuids::application;
 use latchkey_factory_plus_client::CallError;
 use latchkey_test_support::{block_on, until};
@@ -171,4 +171,29 @@ fn what_a_machine_registered_and_what_its_edge_says_is_shown_with_the_cluster() 
     assert_eq!(shown(&rig).registration, Some(record));
     rig.report(cluster, &Status::default());
     rig.until("no problems", |all| all[&cluster].errors.is_empty().then_some(()));
+}
+
+#[test]
+fn whether_a_new_cluster_can_have_a_name_is_told_to_those_who_may_have_one() {
+    let rig = Rig::new();
+    let asked = |who, name: &str| block_on(rig.service(who).read::<NameAnswer>(&format!("v1/name/{name}")));
+    let free = NameAnswer { free: true, reason: None };
+    assert_eq!(asked(ADMIN, "Nord").unwrap(), Some(free.clone()));
+    let cluster = rig.ready("Nord");
+    let taken = |name| {
+        let answer = asked(ADMIN, name).unwrap().unwrap();
+        assert!(!answer.free, "{name}");
+        answer.reason.unwrap()
+    };
+    // Upper and lower case make no difference; the realm.
+    assert!(taken("NORD").contains(&cluster.to_string()));
+    assert!(taken("example").contains("realm"));
+    assert!(matches!(asked(ADMIN, "%24%28id%29"), Err(CallError::Refused { .. })));
+    assert!(matches!(asked(NOBODY, "Sued"), Err(CallError::Forbidden { .. })));
+
+    rig.delete(cluster);
+    rig.until_phase(cluster, Phase::Deleted);
+    assert!(taken("Nord").contains(&cluster.to_string()), "it is held for the day that its configuration comes back");
+    rig.decommission(cluster);
+    assert_eq!(asked(ADMIN, "Nord").unwrap(), Some(free));
 }

@@ -5,8 +5,9 @@ use super::refusal::{Refusal, Waiting};
 use latchkey_attestation::validate::AdmittedImage;
 use latchkey_attestation::{Digest, EkDigest};
 use latchkey_cluster_store::registration::{Admitted, Invitation, InvitationHash, RegistrationRule, Rules, Wanted};
-use latchkey_factory_plus::Uuid;
+use latchkey_factory_plus::{ClusterName, Uuid};
 use latchkey_keys::Uuid as Disk;
+use std::collections::BTreeSet;
 
 /// The time that a rule's quota is counted over, in seconds.
 const DAY: u64 = 24 * 60 * 60;
@@ -41,11 +42,56 @@ pub struct Said<'a> {
     pub invitation: Option<&'a Invitation>,
     /// The word on this machine.
     pub admitted: Option<&'a Admitted>,
+    /// What the centre said of names.
+    pub names: &'a CentresNames,
+}
+
+impl Said<'_> {
+    /// By our records or by the centre's word.
+    fn is_taken(&self, records: &Records, name: &ClusterName) -> bool {
+        records.has_name(name) || self.names.taken.contains(&name.folded())
+    }
+}
+
+/// What the centre said of names that a new cluster may get.
+#[derive(Clone, Debug, Default)]
+pub struct CentresNames {
+    free: Option<ClusterName>,
+    taken: BTreeSet<String>,
+}
+
+impl CentresNames {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self { free: None, taken: BTreeSet::new() }
+    }
+
+    /// A new cluster can have it.
+    pub fn free(&mut self, name: ClusterName) {
+        self.free = Some(name);
+    }
+
+    /// A new cluster cannot have it.
+    pub fn taken(&mut self, name: &ClusterName) {
+        self.taken.insert(name.folded());
+    }
+
+    /// How many are taken.
+    pub fn len(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Whether none is taken, as far as is known.
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
 }
 
 /// What becomes of a machine's cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
+    /// The centre has to be asked whether a new cluster can have this name; then decide again.
+    Ask(ClusterName),
     /// It was taken up before: this one.
     Known(Uuid),
     /// It is taken up, once this record is written.
@@ -79,8 +125,11 @@ pub fn decide(
         Word::Given(wanted, by) => (wanted, by),
         Word::Missing(waiting) => return Ok(Decision::Hold(waiting)),
     };
-    if records.has_name(&wanted.name) {
+    if said.is_taken(records, &wanted.name) {
         return Err(Refusal::NameTaken);
+    }
+    if said.names.free.as_ref() != Some(&wanted.name) {
+        return Ok(Decision::Ask(wanted.name));
     }
     let rules = said.rules;
     Ok(Decision::New(Box::new(Record {
@@ -123,7 +172,7 @@ fn who_says_so(records: &Records, said: &Said<'_>, candidate: &Candidate<'_>, no
             return Ok(Word::Given(admitted.cluster.clone(), by));
         }
     }
-    by_rule(records, said.rules, candidate, now)
+    by_rule(records, said, candidate, now)
 }
 
 fn invited(records: &Records, said: &Said<'_>, shown: InvitationHash, now: u64) -> Result<Word, Refusal> {
@@ -139,14 +188,14 @@ fn invited(records: &Records, said: &Said<'_>, shown: InvitationHash, now: u64) 
     Ok(Word::Given(known.cluster.clone(), by))
 }
 
-fn by_rule(records: &Records, rules: &Rules, candidate: &Candidate<'_>, now: u64) -> Result<Word, Refusal> {
+fn by_rule(records: &Records, said: &Said<'_>, candidate: &Candidate<'_>, now: u64) -> Result<Word, Refusal> {
     let mut why = Waiting::NotInvited;
-    for rule in rules.rules.iter().filter(|rule| rule.fits(&candidate.ek, candidate.image)) {
+    for rule in said.rules.rules.iter().filter(|rule| rule.fits(&candidate.ek, candidate.image)) {
         if is_spent(records, rule, now) {
             why = Waiting::QuotaReached;
             continue;
         }
-        let name = rule.cluster_names.first_free(|name| records.has_name(name)).ok_or(Refusal::NoNameLeft)?;
+        let name = rule.cluster_names.first_free(|name| said.is_taken(records, name)).ok_or(Refusal::NoNameLeft)?;
         return Ok(Word::Given(Wanted::called(name), By::Rule(rule.name.clone())));
     }
     Ok(Word::Missing(why))

@@ -4,6 +4,6 @@ mod decide;
 mod record;
 mod refusal;
 
-pub use decide::{Candidate, Decision, Said, decide};
+pub use decide::{Candidate, CentresNames, Decision, Said, decide};
 pub use record::{By, Image, Record, Records};
 pub use refusal::{Refusal, Waiting};

@@ -36,9 +36,9 @@ reason_codes! {
         /// A machine used it.
         InvitationUsed = "invitation-used":
             "a machine used this invitation already: if that was not yours, decommission its cluster; make another with `latchkey cluster invite`";
-        /// A cluster of that name was taken up before.
+        /// A cluster has that name, or had it: of our records, or at the centre.
         NameTaken = "enrol-name-taken":
-            "another machine registered a cluster of this name: invite or admit this one under another name, or delete and decommission that cluster";
+            "another cluster has this name, or had it not long ago (the log says which): invite or admit this machine under another name, or delete and decommission that cluster";
         /// The pattern of the rule has no name left.
         NoNameLeft = "enrol-no-name-left":
             "every name that the rule's pattern gives is taken: give the rule another pattern, or delete and decommission clusters that are no more";
