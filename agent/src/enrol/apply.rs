@@ -1,5 +1,6 @@
 //! The manifests of a registered cluster, given to its API server by kubectl: data, on standard input, never commands.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use latchkey_api::v1::{BootstrapManifest, Enrolled};
@@ -30,6 +31,8 @@ const APPLY: Duration = Duration::from_mins(5);
 const REDEEM: Duration = Duration::from_mins(50);
 /// More than is read of what kubectl prints, in bytes.
 const MAX_PRINTED: usize = 512;
+/// How many lines of kubectl are remembered, so that none is said again.
+const MOST_LINES: usize = 256;
 /// The files that are not applied like others, as the centre's templates name them.
 const FLUX: &str = "flux-system.yaml";
 const SELF_LINK: &str = "self-link.yaml";
@@ -167,12 +170,18 @@ impl Cluster<'_> {
         self.in_time(&[&["delete"], what, &[&namespace, PATIENCE]].concat(), b"", "").await
     }
 
-    /// Tries again for a while.
+    /// Tries again for a while. What kubectl says in one try after the other is said once.
     async fn in_time(&mut self, arguments: &[&str], stdin: &[u8], hidden: &str) -> Result<(), StepError> {
+        let mut said = BTreeSet::new();
+        let mut progress = |line: &str| {
+            if said.len() >= MOST_LINES || said.insert(line.to_owned()) {
+                (self.progress)(line);
+            }
+        };
         let (begun, mut backoff) = (Instant::now(), Backoff::new(clock::uptime().subsec_nanos().into()));
         loop {
             let hidden: &[&str] = if hidden.is_empty() { &[] } else { &[hidden] };
-            let done = self.kubeadm.kubectl_with(arguments, stdin, Stdout::Progress, hidden, self.progress).await;
+            let done = self.kubeadm.kubectl_with(arguments, stdin, Stdout::Progress, hidden, &mut progress).await;
             let Err(error) = done else { return Ok(()) };
             let wait = Duration::from_millis(backoff.next_ms());
             if begun.elapsed() + wait > APPLY {
