@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use latchkey_qemu_tests::{build, process};
+use memchr::memmem;
 
 /// Names of test code: software TPMs, an AMD that is none, the rig around swtpm, what waits in tests, hostile peers, the thief. As
 /// they stand in symbols and strings.
@@ -94,17 +95,16 @@ fn shipped() -> Vec<Program> {
 }
 
 fn contains(binary: &[u8], name: &str) -> bool {
-    binary.windows(name.len()).any(|window| window == name.as_bytes())
+    memmem::find(binary, name.as_bytes()).is_some()
 }
 
 /// Everything in a binary that begins so and goes on with capitals and underscores.
 fn names(binary: &[u8], start: &str) -> BTreeSet<String> {
-    let found = (0..binary.len()).filter(|at| binary[*at..].starts_with(start.as_bytes()));
-    let end = |at: &usize| {
-        let rest = binary[*at..].iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'_');
+    let end = |at: usize| {
+        let rest = binary[at..].iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'_');
         String::from_utf8_lossy(&rest.copied().collect::<Vec<_>>()).into_owned()
     };
-    found.map(|at| end(&at)).collect()
+    memmem::find_iter(binary, start).map(end).collect()
 }
 
 /// The crates that a package is made of, as `name vVERSION (directory)`, with their features.
