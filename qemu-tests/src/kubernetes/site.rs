@@ -96,17 +96,17 @@ pub struct Site {
 impl Site {
     /// Builds an image that carries Kubernetes, and what a site needs besides.
     pub fn new(name: &str, network: PodNetwork, show: bool) -> Result<Self, HarnessError> {
-        Self::planned(name, Step::Kubeadm(network), |plan| plan.show = show)
+        Self::planned(name, Step::Kubeadm(network), "", |plan| plan.show = show)
     }
 
     /// The same, where kubeadm is called as people type it: to measure beside.
     pub fn typed(name: &str) -> Result<Self, HarnessError> {
-        Self::planned(name, Step::ByHand(TYPED), |_| ())
+        Self::planned(name, Step::ByHand(TYPED), "", |_| ())
     }
 
     /// The same for a cluster whose control planes run its services; machines find those of the first two.
     pub fn with_services_inside(name: &str) -> Result<Self, HarnessError> {
-        let mut site = Self::planned(name, Step::Kubeadm(PodNetwork::Bridge), |plan| plan.services_inside = true)?;
+        let mut site = Self::planned(name, Step::Kubeadm(PodNetwork::Bridge), "", |plan| plan.services_inside = true)?;
         let second = Port::choose()?;
         site.fleet.peers = vec![format!("{HOST}:{}", second.number())];
         Ok(Self { with_balancer: true, inside: vec![site.fleet.join_port.clone(), second], ..site })
@@ -114,15 +114,20 @@ impl Site {
 
     /// The same for machines whose image has no Kubernetes in it: they get it from a mirror.
     pub fn with_components_fetched(name: &str, network: PodNetwork) -> Result<Self, HarnessError> {
-        let site = Self::planned(name, Step::Kubeadm(network), |plan| plan.components_fetched = true)?;
+        let site = Self::planned(name, Step::Kubeadm(network), "", |plan| plan.components_fetched = true)?;
         let folder = super::folder(Which::This)?;
         Ok(Self { mirror: Some(Mirror::start(&folder)?), components: folder, ..site })
     }
 
-    fn planned(name: &str, step: Step, change: impl FnOnce(&mut Plan<'_>)) -> Result<Self, HarnessError> {
+    /// The same with more words on the measured command line.
+    pub fn with_words(name: &str, network: PodNetwork, words: &str) -> Result<Self, HarnessError> {
+        Self::planned(name, Step::Kubeadm(network), words, |_| ())
+    }
+
+    fn planned(name: &str, step: Step, words: &str, change: impl FnOnce(&mut Plan<'_>)) -> Result<Self, HarnessError> {
         // The directories that last are those of kubeadm, kubelet, etcd and containerd unless the configuration says.
         let debian = Some(DebianRoot { systemd: json!({"state": {}}), step });
-        let words = site_words();
+        let words = format!("{} {words}", site_words());
         let mut plan = Plan { words: &words, then: SHOW, debian, state_disk: Some(STATE_DISK), ..Plan::default() };
         change(&mut plan);
         let fleet = Fleet::planned(name, plan)?;
@@ -184,10 +189,15 @@ impl Site {
     /// `latchkey init` to its end: the operator reaches the API server through a forwarded port, nodes by the network between them.
     /// What it printed.
     pub fn init(&self, first: &Vm, store: &str) -> Result<String, HarnessError> {
+        self.init_with(first, store, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn init_with(&self, first: &Vm, store: &str, others: &[&str]) -> Result<String, HarnessError> {
         let here = first.address(API_SERVER).map(|address| address.to_string()).unwrap_or_default();
         let endpoint = format!("{}:{API_SERVER}", lan::address(1));
         let more = ["--kubernetes", "1.34", "--control-plane-endpoint", &endpoint, "--pod-cidr", PODS];
-        let more = [&more[..], &["--api-server", &here, "--store", store]].concat();
+        let more = [&more[..], &["--api-server", &here, "--store", store], others].concat();
         let mut arguments = self.fleet.init_arguments(first);
         arguments.extend(more.into_iter().map(str::to_owned));
         arguments.extend(self.with_balancer.then(|| "--api-balancer".to_owned()));
