@@ -78,7 +78,7 @@ fn make_database(site: &Site) -> Result<(), CommandError> {
 fn lost(database: &Path, stash: &Path) -> CommandError {
     let (database, stash) = (database.display(), stash.display());
     CommandError::local(CommandCode::RealmUnusable, format!("the KDC's database {database} is gone, and its master key {stash} is there"))
-        .fix(format!("put the database back, with `latchkey centre restore` for example; to begin with an empty realm, remove {stash}"))
+        .fix("put that file back, or bring a backup of the whole centre back: `latchkey centre restore`; other files here belong to the lost realm, too")
 }
 
 /// Removes a file that may not be there.
