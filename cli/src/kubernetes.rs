@@ -27,7 +27,7 @@ pub(crate) fn versions(arguments: &Arguments, output: &Output) -> Result<Exit, C
             minor: minor.to_string(),
             version: release.version().to_string(),
             components: release.components(&all).map(|one| format!("{} {}", one.name(), one.version())).collect(),
-            images: release.images(&all).map(latchkey_kubernetes::Image::reference).collect(),
+            images: release.images(&all).map(|image| image.reference().to_string()).collect(),
         });
     }
     output.report(&VersionsReport { table: table.sha256().to_string(), versions })

@@ -12,7 +12,7 @@ use latchkey_kubernetes::Reference;
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use crate::container_store::image::{OCI_MANIFEST, digest};
+use crate::container_store::image::{NAME, OCI_MANIFEST, digest};
 
 /// Whoever runs it says who it is; until then it is nobody (the number that images without users have by custom).
 const NOBODY: &str = "65532:65532";
@@ -83,7 +83,8 @@ impl ContainerImage {
         let manifest = manifest.to_string().into_bytes();
         let mut named = descriptor(OCI_MANIFEST, &manifest);
         // What containerd calls it, and what others do.
-        named["annotations"] = json!({"io.containerd.image.name": reference.to_string(), "org.opencontainers.image.ref.name": reference.tag()});
+        named["annotations"] =
+            json!({NAME: reference.to_string(), "org.opencontainers.image.ref.name": reference.tag()});
         let index = json!({
             "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [named]
         });

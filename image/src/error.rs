@@ -103,7 +103,7 @@ reason_codes! {
         /// A component of Kubernetes is not there, or is another file.
         ComponentFailed = "image-component-failed": "correct \"components\" in \"kubernetes\"";
         /// A container image is not there, is another one, or cannot be unpacked.
-        ContainerImageFailed = "image-container-image-failed": "correct \"images\" in \"kubernetes\"";
+        ContainerImageFailed = "image-container-image-failed": "correct \"images\" or \"container_images\" in \"kubernetes\"";
         /// A container image of a program would not run it.
         ProgramUnusable = "image-program-unusable": "give a static executable: cargo build --release --target x86_64-unknown-linux-musl";
         /// The initramfs was not made.
@@ -145,7 +145,9 @@ impl ImageError {
                     ProgramError::Missing(_) => ImageCode::ProgramMissing,
                     _ => ImageCode::ProgramFailed,
                 },
-                KubernetesError::Containers(_) | KubernetesError::NoArchive(_) => ImageCode::ContainerImageFailed,
+                KubernetesError::Containers(_) | KubernetesError::NoArchive(_) | KubernetesError::Twice(_) => {
+                    ImageCode::ContainerImageFailed
+                }
                 KubernetesError::InTheWay(_)
                 | KubernetesError::NoProgram { .. }
                 | KubernetesError::NoFile { .. }

@@ -73,8 +73,8 @@ impl Image {
     }
 
     /// `NAME:TAG`
-    pub fn reference(&self) -> String {
-        format!("{}:{}", self.name(), self.tag())
+    pub fn reference(&self) -> Reference {
+        Reference { name: self.name.clone(), tag: self.tag.clone() }
     }
 
     /// What its manifest, or its list of manifests, hashes to.
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn names_are_those_of_registries() {
         let pause = image("registry.k8s.io/pause", "3.10.1", "").unwrap();
-        assert_eq!(pause.reference(), "registry.k8s.io/pause:3.10.1");
+        assert_eq!(pause.reference().to_string(), "registry.k8s.io/pause:3.10.1");
         assert!(!pause.is_pinned());
         assert!(image("localhost:5000/a/b-c", "v1", "").is_ok());
         for name in [

@@ -126,7 +126,9 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       version is a minor one; roles [both]; components a folder that `latchkey
       kubernetes fetch` filled, or a mirror [official addresses]; images the same, with
       an archive NAME-TAG.tar of each container image that the table names: these are
-      in the root, unpacked, and containerd has them at boot [registries]; table [that
+      in the root, unpacked, and containerd has them at boot [registries];
+      container_images archives of further ones, which go there, too: as `latchkey image
+      container` or `docker save` writes them, each with its name [none]; table [that
       of this program]; pod_network bridge (one on each node) or flannel (with the chart
       charts/flannel) [bridge]; join_service and key_service programs that control
       planes run after `latchkey init --services inside` [none]; api_balancer the

@@ -6,11 +6,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use latchkey_kubernetes::Sha256;
+use latchkey_kubernetes::{Reference, Sha256};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::Wanted;
 use super::error::{ContainerStoreError, at};
 
 /// Manifests and configurations have some kilobytes; containerd reads no manifest above 4 MiB from a registry.
@@ -24,6 +25,8 @@ pub(crate) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+jso
 /// "Image Manifest Version 2, Schema 2", as archives of Docker become when they are imported.
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
+/// Annotation of an index's entry: the image's whole name.
+pub(crate) const NAME: &str = "io.containerd.image.name";
 const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar";
 
 /// An image, and where its layers are.
@@ -55,6 +58,8 @@ struct Archive {
 struct Descriptor {
     digest: String,
     #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    #[serde(default)]
     platform: Option<Platform>,
 }
 
@@ -83,6 +88,8 @@ struct Saved {
     config: String,
     #[serde(rename = "Layers")]
     layers: Vec<String>,
+    #[serde(rename = "RepoTags", default)]
+    names: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -102,19 +109,37 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", Sha256::of(bytes))
 }
 
+/// What the one image of an archive is called there: by containerd's annotation of an image layout, or by the list of names that
+/// `docker save` writes.
+pub(crate) fn name_of(path: &Path) -> Result<Reference, ContainerStoreError> {
+    let archive = Archive::open(path)?;
+    let mut names: Vec<String> = if archive.members.contains_key("index.json") {
+        let index: Index = archive.document("index.json")?;
+        index.manifests.into_iter().filter_map(|mut one| one.annotations.remove(NAME)).collect()
+    } else {
+        let saved: Vec<Saved> = archive.document("manifest.json")?;
+        saved.into_iter().filter_map(|one| one.names).flatten().collect()
+    };
+    match (names.pop(), names.is_empty()) {
+        (Some(name), true) => Reference::try_from(name).map_err(|why| archive.unusable(why)),
+        (None, _) => Err(archive.unusable("it does not say what its image is called".into())),
+        _ => Err(archive.unusable("it has several names of images, and is of one".into())),
+    }
+}
+
 impl Image {
-    /// Reads the image of this table's entry from its archive.
-    pub(super) fn read(named: &latchkey_kubernetes::Image, path: &Path) -> Result<Self, ContainerStoreError> {
-        let archive = Archive::open(path)?;
-        let wanted = named.digest().map(|digest| format!("sha256:{digest}"));
+    /// Reads an image from its archive.
+    pub(super) fn read(named: &Wanted) -> Result<Self, ContainerStoreError> {
+        let archive = Archive::open(&named.archive)?;
+        let wanted = named.digest.map(|digest| format!("sha256:{digest}"));
         let mut image = if archive.members.contains_key("index.json") {
             Self::of_layout(archive, wanted.as_deref())?
         } else {
             Self::of_docker(archive, wanted.as_deref())?
         };
-        image.reference = named.reference();
+        image.reference = named.reference.to_string();
         let digest = wanted.unwrap_or_else(|| digest(&image.manifest));
-        image.pinned = format!("{}@{digest}", named.name());
+        image.pinned = format!("{}@{digest}", named.reference.name());
         Ok(image)
     }
 

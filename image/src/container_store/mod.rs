@@ -23,6 +23,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use latchkey_kubernetes::{Reference, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use self::containerd::Snapshot;
@@ -60,14 +61,20 @@ pub(crate) struct ContainerStore {
     pub(crate) id: String,
 }
 
-/// Makes one of these images, each in its archive, in the directory `shed`, which is there. `made` is when they came, as containerd
-/// shows it.
-pub(crate) fn make(
-    images: &[(latchkey_kubernetes::Image, PathBuf)],
-    shed: &Path,
-    made: u32,
-) -> Result<ContainerStore, ContainerStoreError> {
-    let images = images.iter().map(|(named, path)| Image::read(named, path)).collect::<Result<Vec<_>, _>>()?;
+/// An image that is wanted, and the archive that it is in.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// What it will be called.
+    pub(crate) reference: Reference,
+    /// What its manifest, or its list of manifests, hashes to, where that is known before.
+    pub(crate) digest: Option<Sha256>,
+    /// Its archive.
+    pub(crate) archive: PathBuf,
+}
+
+/// Makes one of these images in the directory `shed`, which is there. `made` is when they came, as containerd shows it.
+pub(crate) fn make(images: &[Wanted], shed: &Path, made: u32) -> Result<ContainerStore, ContainerStoreError> {
+    let images = images.iter().map(Image::read).collect::<Result<Vec<_>, _>>()?;
     let archive = shed.join(ARCHIVE);
     let out = BufWriter::new(File::create_new(&archive).map_err(at(&archive))?);
     let mut making = Making { out: Builder::new(out), snapshots: Vec::new(), known: HashMap::new() };

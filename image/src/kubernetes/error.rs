@@ -2,7 +2,7 @@
 
 use latchkey_initramfs::executable::ExecutableError;
 use latchkey_kubernetes::fetch::{FetchCode, FetchError};
-use latchkey_kubernetes::{MinorRefusal, TableError};
+use latchkey_kubernetes::{MinorRefusal, Reference, TableError};
 
 use crate::container_store::ContainerStoreError;
 use crate::error::ImageError;
@@ -31,7 +31,10 @@ pub enum KubernetesError {
     Containers(#[from] ContainerStoreError),
     /// The table pins an image by a digest alone, which no mirror of files knows.
     #[error("images: the version table has no archive of {0}, which a mirror could give")]
-    NoArchive(String),
+    NoArchive(Reference),
+    /// Two archives are called the same.
+    #[error("container_images: there are two archives of {0}")]
+    Twice(Reference),
     /// A service is given for machines that are no control planes.
     #[error("{0}: \"roles\" has no control-plane, and no other machine runs it")]
     NotForWorkers(&'static str),
@@ -95,6 +98,7 @@ impl KubernetesError {
             Self::Containers(error) => return error.remedy(),
             Self::NoVersion | Self::NotInIt(_) => "say which of the two it is",
             Self::NoArchive(_) => "name a folder with its archive as \"images\", or give a version table with its hash",
+            Self::Twice(_) => "leave one of them out",
             Self::NotForWorkers(_) => "leave it out, or add control-plane to \"roles\"",
             Self::Service(..) => "give the service of a release, or one built for musl",
             Self::NoState => "add \"systemd\": {\"state\": {}}",

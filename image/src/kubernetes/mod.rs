@@ -23,9 +23,10 @@ pub use files::PodNetwork;
 pub(crate) use programs::Programs;
 pub use services::Service;
 
-use crate::container_store;
+use crate::container_store::{self, Wanted};
 use crate::error::at;
 use crate::image::Source;
+use crate::parts::hash_of_file;
 use crate::systemd::{Addition, AdditionKind, Systemd};
 use crate::tree::Tree;
 
@@ -40,6 +41,8 @@ const AUDIT_LOG: [&str; 1] = ["/var/log/kubernetes"];
 pub struct Kubernetes {
     table: Sha256,
     parts: Parts,
+    /// Archives of container images beside those of the table, for an image that carries the components.
+    container_images: Vec<PathBuf>,
     /// The image that holds pods' name spaces; empty if the table has none.
     pause: String,
     roles: Roles,
@@ -76,6 +79,9 @@ pub(crate) struct KubernetesConfig {
     components: Option<String>,
     /// A folder or a mirror that has archives of the container images [nodes get them from registries].
     images: Option<String>,
+    /// Archives of further container images, each with its name in it [none].
+    #[serde(default)]
+    container_images: Vec<PathBuf>,
     /// What makes the network of pods [a bridge on each node].
     #[serde(default)]
     pod_network: PodNetwork,
@@ -104,8 +110,13 @@ impl KubernetesConfig {
             None => Table::built_in(),
         }?;
         let program = |path: PathBuf| Source::File(directory.join(path));
-        let not_in_it = [("version", self.version.is_some()), ("components", components.is_some())];
-        let not_in_it = not_in_it.into_iter().chain([("images", images.is_some())]).find(|(_, given)| *given);
+        let not_in_it = [
+            ("version", self.version.is_some()),
+            ("components", components.is_some()),
+            ("images", images.is_some()),
+            ("container_images", !self.container_images.is_empty()),
+        ];
+        let not_in_it = not_in_it.into_iter().find(|(_, given)| *given);
         let kubernetes = match (self.version, self.fetched_by) {
             (None, None) => return Err(KubernetesError::NoVersion),
             (_, Some(fetcher)) => match not_in_it {
@@ -114,7 +125,9 @@ impl KubernetesConfig {
             },
             (Some(version), None) => {
                 let carried = Kubernetes::new(&table, version, self.roles, components.unwrap_or(Origin::Official))?;
-                images.into_iter().fold(carried, Kubernetes::with_images)
+                let carried = images.into_iter().fold(carried, Kubernetes::with_images);
+                let archives = self.container_images.iter().map(|path| directory.join(path));
+                archives.fold(carried, Kubernetes::with_container_image)
             }
         };
         let join = self.join_service.map(|path| Service::join(program(path)));
@@ -142,7 +155,7 @@ impl Kubernetes {
 
     fn of(table: &Table, parts: Parts, pause: String, roles: Roles) -> Self {
         let (services, pod_network) = (Vec::new(), PodNetwork::default());
-        Self { table: table.sha256(), parts, pause, roles, services, pod_network }
+        Self { table: table.sha256(), parts, container_images: Vec::new(), pause, roles, services, pod_network }
     }
 
     /// With the container images that the table names, too, which come from there. One without Kubernetes gets them with the components.
@@ -151,6 +164,13 @@ impl Kubernetes {
         if let Parts::Carried { images, .. } = &mut self.parts {
             *images = Some(from);
         }
+        self
+    }
+
+    /// With the container image of this archive, too, as `latchkey image container` or `docker save` writes it: its name is in it.
+    #[must_use]
+    pub fn with_container_image(mut self, archive: PathBuf) -> Self {
+        self.container_images.push(archive);
         self
     }
 
@@ -195,7 +215,12 @@ impl Kubernetes {
         carried.into_iter().flat_map(|release| release.components(&self.roles))
     }
 
-    /// The container images in it, and where they come from.
+    /// Whether the image has container images.
+    fn has_container_images(&self) -> bool {
+        self.images().is_some() || !self.container_images.is_empty()
+    }
+
+    /// The table's container images in it, and where they come from.
     fn images(&self) -> Option<(&Origin, impl Iterator<Item = &Image>)> {
         match &self.parts {
             Parts::Carried { release, images: Some(origin), .. } => Some((origin, release.images(&self.roles))),
@@ -244,20 +269,25 @@ impl Kubernetes {
         let component =
             |one: &Component| (format!("kubernetes {} {}", one.name(), one.version()), one.download().sha256);
         let image = |one: &Image| Some((format!("kubernetes image {}", one.reference()), one.pin()?));
+        let archives = self.container_images.iter().map(|path| -> Result<_, KubernetesError> {
+            let hash = hash_of_file(path).map_err(Box::new)?;
+            Ok((format!("container image {}", container_store::image::name_of(path)?), Sha256(hash)))
+        });
+        let archives = archives.collect::<Result<Vec<_>, _>>()?;
         let images = self.images().into_iter().flat_map(|(_, images)| images).filter_map(image);
         let table = std::iter::once(("kubernetes-table".to_owned(), self.table));
         let mut services = self.services.iter().map(Service::source).collect::<Result<Vec<_>, _>>()?;
         if let Parts::Fetched(fetcher) = &self.parts {
             services.push(fetcher.source()?);
         }
-        Ok(table.chain(self.components().map(component)).chain(images).chain(services).collect())
+        Ok(table.chain(self.components().map(component)).chain(images).chain(archives).chain(services).collect())
     }
 
     /// Whether a root has what is needed, and nothing that is in the way.
     pub(crate) fn check(&self, root: &Tree, kernel: &str, modules: &Path) -> Result<(), KubernetesError> {
         let programs = self.programs(root)?;
         programs.check(root)?;
-        programs::modules(root, kernel, modules, self.images().is_some())?;
+        programs::modules(root, kernel, modules, self.has_container_images())?;
         if let Parts::Fetched(fetcher) = &self.parts {
             fetcher.check()?;
         }
@@ -266,7 +296,7 @@ impl Kubernetes {
             service.check(&self.roles)?;
             services.extend(service.additions()?);
         }
-        let store = self.images().into_iter().flat_map(|_| files::container_store());
+        let store = self.has_container_images().then(files::container_store).into_iter().flatten();
         let ours = self.files(&programs, root)?.into_iter().chain(store).chain(services);
         let ours = ours.filter(|one| one.what != AdditionKind::Directory);
         let brought = self.components().flat_map(Component::paths).map(|path| path.as_str().to_owned());
@@ -299,32 +329,41 @@ impl Kubernetes {
         for service in &self.services {
             additions.extend(service.additions()?);
         }
-        if let Some((origin, images)) = self.images() {
-            additions.extend(container_images(origin, images, shed, made)?);
+        if self.has_container_images() {
+            additions.extend(store_of(&self.wanted(shed)?, shed, made)?);
         }
         Ok(additions)
     }
+
+    /// The archives of all container images; those that must be fetched lie in the directory `shed` then.
+    fn wanted(&self, shed: &Path) -> Result<Vec<Wanted>, KubernetesError> {
+        let mut all = Vec::new();
+        if let Some((origin, images)) = self.images() {
+            let downloads = Downloads::new(origin.clone(), Limits::default())?;
+            for image in images {
+                let archive = match (image.download(), origin) {
+                    (Some(download), _) => downloads.fetch(&download, shed, &mut |_| ())?.path,
+                    // Its digest is held against what is in the archive.
+                    (None, Origin::Folder(folder)) => folder.join(image.file()),
+                    (None, _) => return Err(KubernetesError::NoArchive(image.reference())),
+                };
+                all.push(Wanted { reference: image.reference(), digest: image.digest(), archive });
+            }
+        }
+        for archive in &self.container_images {
+            let reference = container_store::image::name_of(archive)?;
+            if all.iter().any(|one| one.reference == reference) {
+                return Err(KubernetesError::Twice(reference));
+            }
+            all.push(Wanted { reference, digest: None, archive: archive.clone() });
+        }
+        Ok(all)
+    }
 }
 
-/// The container images, in a file system of their own.
-fn container_images<'a>(
-    origin: &Origin,
-    wanted: impl Iterator<Item = &'a Image>,
-    shed: &Path,
-    made: u32,
-) -> Result<Vec<Addition>, KubernetesError> {
-    let downloads = Downloads::new(origin.clone(), Limits::default())?;
-    let mut images = Vec::new();
-    for image in wanted {
-        let archive = match (image.download(), origin) {
-            (Some(download), _) => downloads.fetch(&download, shed, &mut |_| ())?.path,
-            // Its digest is held against what is in the archive.
-            (None, Origin::Folder(folder)) => folder.join(image.file()),
-            (None, _) => return Err(KubernetesError::NoArchive(image.reference())),
-        };
-        images.push((image.clone(), archive));
-    }
-    let store = container_store::make(&images, shed, made)?;
+/// Container images, in a file system of their own.
+fn store_of(images: &[Wanted], shed: &Path, made: u32) -> Result<Vec<Addition>, KubernetesError> {
+    let store = container_store::make(images, shed, made)?;
     let file = |path: &str, what| Addition { path: path.to_owned(), what };
     let content = [
         file(files::STORE, AdditionKind::Copy(0o644, store.file, store.size)),
@@ -334,5 +373,5 @@ fn container_images<'a>(
 }
 
 fn pause(release: &Release) -> String {
-    release.pause().map(Image::reference).unwrap_or_default()
+    release.pause().map(|image| image.reference().to_string()).unwrap_or_default()
 }

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use latchkey_image::{ImageCode, Kubernetes};
+use latchkey_image::{ContainerImage, ImageCode, Kubernetes};
+use latchkey_initramfs::elf_sample;
 use latchkey_kubernetes::Sha256;
 use latchkey_kubernetes::fetch::Origin;
 use latchkey_kubernetes::{Roles, Table};
@@ -190,6 +191,18 @@ fn image_with(sample: &Sample, images: &[Value]) -> latchkey_image::Image {
     image
 }
 
+/// An archive beside those of the table, of the same program under this name; its digest.
+fn further(sample: &Sample, name: &str, file: &str) -> String {
+    let reference = name.to_owned().try_into().unwrap();
+    let made = ContainerImage::new(&elf_sample::static_executable(), "program", &reference).unwrap();
+    fs::write(sample.path(file), made.archive).unwrap();
+    made.digest
+}
+
+fn with_further(image: &mut latchkey_image::Image, archive: std::path::PathBuf) {
+    image.kubernetes = image.kubernetes.take().map(|kubernetes| kubernetes.with_container_image(archive));
+}
+
 fn store_sample() -> Sample {
     let sample = sample();
     let module = sample.path(&format!("root/usr/lib/modules/{RELEASE}/kernel/drivers/block/loop.ko.xz"));
@@ -302,6 +315,34 @@ fn another_image_under_the_name_a_damaged_layer_or_none_is_refused() {
     }
 }
 
+#[test]
+fn a_further_image_has_its_own_name_in_it_and_no_other_ones() {
+    let with = |archives: &[&str]| {
+        let sample = store_sample();
+        let mut image = image_with(&sample, &images(&sample));
+        further(&sample, "edge.example/krb-keys:7", "one.tar");
+        further(&sample, "registry.k8s.io/pause:3.10.1", "pause.tar");
+        let layers = [layer(&[("x", File(0o755, 0, "x"))])];
+        fs::write(sample.path("foreign.tar"), saved(&layers)).unwrap();
+        fs::write(sample.path("nameless.tar"), layout(&layers).0).unwrap();
+        for archive in archives {
+            with_further(&mut image, sample.path(archive));
+        }
+        refused(&image, &sample)
+    };
+    let cases: [(&[&str], &str); 5] = [
+        (&["one.tar", "one.tar"], "there are two archives of edge.example/krb-keys:7"),
+        (&["pause.tar"], "there are two archives of registry.k8s.io/pause:3.10.1"),
+        (&["foreign.tar"], "\"anything\" is no image like"),
+        (&["nameless.tar"], "it does not say what its image is called"),
+        (&["missing.tar"], "No such file"),
+    ];
+    for (archives, said) in cases {
+        let error = with(archives);
+        assert!(error.to_string().contains(said) && !error.remedy().is_empty(), "{said}: {error}");
+    }
+}
+
 /// Starts containerd with the directory `$1/root`, for commands with its client (`c`) that come after; to be run in name spaces of
 /// their own, so that nobody needs privileges.
 pub(crate) const CONTAINERD: &str = r#"set -eu
@@ -336,7 +377,9 @@ c snapshots prepare --target /x fresh "$4"
 fn containerd_has_the_images_without_importing_and_removes_them_when_it_is_told_to() {
     let sample = store_sample();
     let (Some(_), Some(unshare)) = (found("containerd", "containerd"), found("unshare", "util-linux")) else { return };
-    let image = image_with(&sample, &images(&sample));
+    let mut image = image_with(&sample, &images(&sample));
+    let further = further(&sample, "edge.example/krb-keys:7", "images/further.tar");
+    with_further(&mut image, sample.path("images/further.tar"));
     if unpacked(&sample, &image).is_none() {
         return;
     }
@@ -348,7 +391,7 @@ fn containerd_has_the_images_without_importing_and_removes_them_when_it_is_told_
     copy(&store.join("io.containerd.content.v1.content"), &root);
     let database = "io.containerd.snapshotter.v1.overlayfs/metadata.db";
     fs::copy(store.join(database), root.join(database)).unwrap();
-    for number in ["1", "2", "3"] {
+    for number in ["1", "2", "3", "4"] {
         symlink(store.join(snapshots).join(number), root.join(snapshots).join(number)).unwrap();
     }
     let layers = two_layers();
@@ -362,14 +405,22 @@ fn containerd_has_the_images_without_importing_and_removes_them_when_it_is_told_
     let said = run(&mut command);
     let (listed, rest) = said.split_once("= view").unwrap();
     let (seen, changed) = rest.split_once("= changed").unwrap();
-    for name in ["registry.k8s.io/pause:3.10.1 ", "example.com/a/two:v1 ", "example.com/a/two@sha256:", &config] {
+    let further = format!("edge.example/krb-keys@{further} ");
+    for name in [
+        "registry.k8s.io/pause:3.10.1 ",
+        "example.com/a/two:v1 ",
+        "example.com/a/two@sha256:",
+        &config,
+        "edge.example/krb-keys:7 ",
+        &further,
+    ] {
         assert!(listed.contains(name), "{name}: {said}");
     }
     let lower = |number: u32| root.join(snapshots).join(format!("{number}/fs")).display().to_string();
     assert!(seen.contains(&format!("lowerdir={}:{}", lower(3), lower(2))), "{said}");
     // What nothing needs is gone, what is needed is not, and new ones get numbers of their own.
     assert!(!changed.contains(&chain) && changed.contains(&pause), "{said}");
-    let fresh = root.join(snapshots).join("5/fs").display().to_string();
+    let fresh = root.join(snapshots).join("6/fs").display().to_string();
     assert!(
         changed.contains(&format!("upperdir={fresh}")) && changed.contains(&format!("lowerdir={}", lower(1))),
         "{said}"

@@ -289,7 +289,7 @@ impl Release {
             }
         }
         if let Some(image) = self.images.iter().find(|image| !image.is_pinned()) {
-            return Err(TableError::Unpinned { release, image: image.reference() });
+            return Err(TableError::Unpinned { release, image: image.reference().to_string() });
         }
         self.pause().ok_or(TableError::NoPause(release))?;
         for Download { file, sha256, max_bytes, .. } in self.downloads(&all) {

@@ -71,7 +71,7 @@ fn versions_that_are_not_there_are_refused_with_those_that_are() {
 fn a_table_of_one_s_own_may_leave_runtime_and_addresses_out() {
     let table = table("1.34.4", &own(), &pause(), "").unwrap();
     let release = table.release("1.34".parse().unwrap()).unwrap();
-    assert_eq!(release.pause().unwrap().reference(), "registry.k8s.io/pause:3.10.1");
+    assert_eq!(release.pause().unwrap().reference().to_string(), "registry.k8s.io/pause:3.10.1");
     assert!(release.downloads(&Roles::default()).iter().all(|download| download.url.is_none()));
 }
 
