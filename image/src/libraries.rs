@@ -14,8 +14,9 @@ use latchkey_initramfs::needed::Needed;
 pub const KERBEROS: [&str; 4] =
     ["libkrb5.so.3", "libgssapi_krb5.so.2", "libkadm5clnt_mit.so.12", "krb5/plugins/preauth/spake.so"];
 
-/// Where Debian's dynamic linker looks, and where the linker itself is.
-const PLACES: [&str; 5] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64", "lib", "usr/lib"];
+/// Where Debian's dynamic linker looks, and where the linker itself is. Below `/usr` first: MIT looks for what it loads there alone, and
+/// an image has no link from `/lib` to it.
+const PLACES: [&str; 5] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "lib64", "usr/lib", "lib"];
 /// The most bytes of a library, and the most libraries.
 const MAX_LIBRARY: u64 = 32 << 20;
 const MAX_LIBRARIES: usize = 64;

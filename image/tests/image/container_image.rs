@@ -50,6 +50,15 @@ fn a_helper_and_all_that_it_loads_are_in_the_image() {
     let libraries = latchkey_image::libraries(std::path::Path::new("/"), &own, &[]).unwrap();
     assert!(libraries.contains_key("lib64/ld-linux-x86-64.so.2"), "{:?}", libraries.keys());
     assert!(libraries.keys().any(|path| path.ends_with("/libc.so.6")), "{:?}", libraries.keys());
+    // MIT looks for it there alone.
+    if found("/usr/lib/x86_64-linux-gnu/krb5/plugins/preauth/spake.so", "libkrb5-3").is_some() {
+        let kerberos = latchkey_image::libraries(std::path::Path::new("/"), &own, &latchkey_image::KERBEROS).unwrap();
+        assert!(
+            kerberos.contains_key("usr/lib/x86_64-linux-gnu/krb5/plugins/preauth/spake.so"),
+            "{:?}",
+            kerberos.keys()
+        );
+    }
     let missing = latchkey_image::libraries(std::path::Path::new("/"), &own, &["libnowhere.so.1"]).unwrap_err();
     assert!(missing.to_string().contains("libnowhere.so.1"), "{missing}");
     let mut more = libraries;
