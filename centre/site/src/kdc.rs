@@ -4,7 +4,8 @@ use latchkey_kerberos::acl::Acl;
 
 use crate::{Layout, Parameters, ParametersError, Program};
 
-/// `krb5.conf`: where the KDC is. No name is looked up and none is changed by DNS; everything goes by TCP.
+/// `krb5.conf`: where the KDC is. No name is looked up and none is changed by DNS; everything goes by TCP. The KDC reads it, too, and offers
+/// SPAKE (RFC 9588) only where a group is named: edges take nothing less, since who listens to a timestamp can guess passwords.
 pub fn krb5_conf(parameters: &Parameters) -> String {
     let Parameters { realm, host, places, .. } = parameters;
     format!(
@@ -16,6 +17,7 @@ pub fn krb5_conf(parameters: &Parameters) -> String {
          \x20   dns_canonicalize_hostname = false\n\
          \x20   rdns = false\n\
          \x20   udp_preference_limit = 1\n\
+         \x20   spake_preauth_groups = edwards25519\n\
          \x20   permitted_enctypes = {ENCRYPTION}\n\
          [realms]\n\
          \x20   {realm} = {{\n\
