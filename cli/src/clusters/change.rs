@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use smol::future::FutureExt as _;
 
 use super::NAMESPACE;
-use super::look::{ClusterReport, ended, now_ms, state};
+use super::look::{ClusterReport, now_ms, state};
 use super::reach::{Centre, failed};
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
@@ -53,14 +53,9 @@ pub(crate) fn new(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let patience = arguments.timeout(PATIENCE)?;
     block_on(async {
         output.waiting("asking the centre");
-        let clusters = centre.clusters().await?;
-        if let Some(known) = clusters.values().find(|known| known.name.eq_ignore_ascii_case(name.as_str())) {
-            let what = format!("the centre has a cluster {name} already");
-            let taken = CommandError::new(Exit::Usage, CommandCode::EdgeClusterExists, what);
-            return Err(match known.phase {
-                Phase::Decommissioned => taken.because(ended(known)).fix("wait until then, or choose another name"),
-                _ => taken,
-            });
+        if let Some(reason) = centre.name_refusal(&name).await? {
+            let taken = CommandError::new(Exit::Usage, CommandCode::EdgeClusterExists, reason);
+            return Err(taken.fix("choose another name, or see `latchkey cluster list`"));
         }
         let chart = match chart {
             Some(chart) => chart,

@@ -189,7 +189,7 @@ fn silent(heartbeat: Option<u64>, now: u64) -> bool {
 }
 
 /// What is left of a cluster that was decommissioned.
-pub(super) fn ended(cluster: &Cluster) -> String {
+fn ended(cluster: &Cluster) -> String {
     let free = cluster
         .name_free
         .map_or_else(String::new, |at| format!("; its name is free from {}", format_rfc3339(at / 1000)));

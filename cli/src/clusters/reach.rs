@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use latchkey_factory_plus::manager::Cluster;
-use latchkey_factory_plus::{Upn, Uuid, uuids};
+use latchkey_factory_plus::manager::{Cluster, NameAnswer};
+use latchkey_factory_plus::{ClusterName, Upn, Uuid, uuids};
 use latchkey_factory_plus_client::{
     BaseUrl, CallError, Client, ConfigDb, Identity, Insecure, Limits, Service, Services, Settings, Trust,
 };
@@ -79,6 +79,17 @@ impl Centre {
     /// All clusters.
     pub(crate) async fn clusters(&self) -> Result<BTreeMap<Uuid, Cluster>, CommandError> {
         Ok(self.manager.read("v1/cluster").await.map_err(|error| failed(&error))?.unwrap_or_default())
+    }
+
+    /// Why no new cluster can be called so, if that is so.
+    pub(crate) async fn name_refusal(&self, name: &ClusterName) -> Result<Option<String>, CommandError> {
+        let path = format!("v1/name/{name}");
+        let answer = self.manager.read::<NameAnswer>(&path).await.map_err(|error| failed(&error))?;
+        let NameAnswer { free, reason } = answer.ok_or_else(|| {
+            let what = format!("the cluster manager has no {path}: it is older than this command");
+            CommandError::new(Exit::Failed, CommandCode::CentreRefuses, what)
+        })?;
+        Ok((!free).then(|| reason.unwrap_or_default()))
     }
 
     /// The cluster that the operand names, without regard to case.
