@@ -39,6 +39,8 @@ const SELF_LINK: &str = "self-link.yaml";
 /// What a pod is doing, and what it waits for.
 const STATE: &str = "--output=jsonpath={.status.phase} {.status.containerStatuses[0].state.waiting.reason} \
                      {.status.conditions[?(@.status==\"False\")].message}";
+/// What a pod said at last, as its `terminationMessagePolicy` has it.
+const LAST_WORDS: &str = "--output=jsonpath={.status.containerStatuses[0].state.terminated.message}";
 /// No call waits for ever for an API server that does not answer.
 const PATIENCE: &str = "--request-timeout=30s";
 /// The pod that redeems the link, as the centre's manifests name it.
@@ -220,10 +222,11 @@ impl Cluster<'_> {
         }
     }
 
-    /// The pod's last lines, for the console.
+    /// The pod's last words, for the console. The API server has them; its log only the kubelet has, whose certificate nobody may have
+    /// granted yet.
     async fn tell_why(&mut self) {
-        let logs = ["logs", POD, "--tail=5", self.namespace.as_str(), PATIENCE];
+        let words = ["get", POD, LAST_WORDS, self.namespace.as_str(), PATIENCE];
         // Without them there is still the reason.
-        drop(self.kubeadm.kubectl_with(&logs, b"", Stdout::Progress, &[], self.progress).await);
+        drop(self.kubeadm.kubectl_with(&words, b"", Stdout::Progress, &[], self.progress).await);
     }
 }

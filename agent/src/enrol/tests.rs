@@ -189,7 +189,8 @@ fn a_link_that_was_not_redeemed_is_asked_for_again() {
         fs::write(founded.path("apply.4.does"), r#"echo Succeeded >"$here/pod/edge-bootstrap""#).unwrap();
         let (directory, asked) = founded.drive().await;
         assert_eq!(asked.len(), 2);
-        assert!(calls(&directory).iter().any(|call| call.starts_with("logs pod/edge-bootstrap")), "why is said");
+        let asks = |call: &String| call.starts_with("get pod/edge-bootstrap") && call.contains("terminated.message");
+        assert!(calls(&directory).iter().any(asks), "why is said");
     });
 }
 

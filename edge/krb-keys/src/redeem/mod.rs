@@ -147,7 +147,7 @@ impl<W: World> Attempt<'_, W> {
         let admin = self.world.admin(&self.names.own, AdminKey::Password(once.password));
         match admin.set_password(&self.names.own, &password).await {
             Err(denied) if denied.code() == KerberosCode::WrongPassword => Err(Failure::Again(format!(
-                "the centre's password of {} serves no more: somebody with the same claim redeemed the link meanwhile",
+                "the centre's password of {} does not serve ({denied}): it ended, or somebody with the same claim redeemed the link meanwhile",
                 self.names.own
             ))),
             done => done.map(|()| admin).map_err(Failure::from),
