@@ -5,10 +5,10 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use latchkey_test_support::cargo;
+use latchkey_test_support::{calls_cargo, cargo};
 
 use crate::error::{HarnessError, io_error};
-use crate::process::{output, run};
+use crate::process::{output, output_within, run};
 
 const MUSL: &str = "x86_64-unknown-linux-musl";
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
@@ -160,6 +160,12 @@ pub fn shipped(binary: &str) -> Result<PathBuf, HarnessError> {
 /// A program as users get it, to the bit: without its symbols, too.
 pub fn packaged(binary: &str) -> Result<PathBuf, HarnessError> {
     cargo_build(&["--profile", "service", "--package", binary, "--bins"])?.program(binary)
+}
+
+/// Runs a script of the workspace that builds programs.
+pub(crate) fn by_script(script: &str, argument: &Path) -> Result<(), HarnessError> {
+    let mut command = calls_cargo(workspace().join(script));
+    output_within(command.arg(argument), COMPILE).map(drop)
 }
 
 fn build_agent(target: &[&str]) -> Result<PathBuf, HarnessError> {

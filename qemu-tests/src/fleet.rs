@@ -151,6 +151,8 @@ pub struct Plan<'a> {
     pub services_inside: bool,
     /// Whether machines get Kubernetes themselves, and their image has none in it.
     pub components_fetched: bool,
+    /// Archives of container images that images with Kubernetes carry beside it.
+    pub container_images: Vec<PathBuf>,
     /// Whether a fake of a confidential machine's processor stands before the agent: [`crate::encrypted`].
     pub encrypted_guests: bool,
     /// Whether the commands that build the first image are shown, with their progress.
@@ -194,6 +196,7 @@ impl Fleet {
         let mut path = None;
         if let Some(network) = plan.debian.as_ref().and_then(|debian| debian.step.pods()) {
             works.kubernetes = crate::kubernetes::provide(Which::This)?.configuration(network);
+            works.kubernetes["container_images"] = json!(plan.container_images);
             if plan.components_fetched {
                 works.kubernetes = crate::kubernetes::fetched(&works.kubernetes)?;
             }

@@ -17,6 +17,7 @@
 //! * [`service::Service`]: services as processes
 //! * [`fleet::Fleet`]: a whole site; its [`cluster`], what its [`operator`] does, its [`osimage`]s and their [`publisher`]
 //! * [`encrypted`]: machines that seem to be SEV-SNP guests, of a fake AMD
+//! * [`host_name`]: a name for this machine that virtual machines have for it, too
 //! * [`centre`]: a centre as its operator and its edges see it
 //! * [`probe`]: a stand-in for the agent that shows what was measured; [`tamper`]: a disk in an attacker's hands
 //! * [`doctor`]: what this machine lacks
@@ -34,6 +35,7 @@ pub mod encrypted;
 pub mod error;
 pub mod fleet;
 pub mod hardware;
+pub mod host_name;
 pub mod kernel;
 pub mod kubernetes;
 pub mod lan;

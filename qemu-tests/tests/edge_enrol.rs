@@ -1,80 +1,31 @@
-//! A machine founds a cluster with the real kubeadm and registers it at a real centre, with nobody beside it but for `latchkey init`.
+//! Machines found clusters with the real kubeadm and register them at a real centre, with nobody beside them but for `latchkey init`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use latchkey_qemu_tests::centre::Centre;
-use latchkey_qemu_tests::fleet::{Fleet, MANIFEST, MEMBER, STEP, VERSION, WAITS};
-use latchkey_qemu_tests::kubernetes::{PodNetwork, Site};
-use latchkey_qemu_tests::machine::HOST;
+use latchkey_qemu_tests::centre::registering::Registering;
+use latchkey_qemu_tests::fleet::{MEMBER, STEP, VERSION};
+use latchkey_qemu_tests::host_name::test_again;
 use latchkey_qemu_tests::operator::ek;
-use latchkey_qemu_tests::publisher::signature;
 use serde_json::{Value, json};
-
-/// `latchkey cluster …` in the enrol service's directory.
-fn operator(fleet: &Fleet, directory: &str, arguments: &[&str]) -> Value {
-    let place = ["--directory", directory, "--output", "json"];
-    let done = fleet.cli(&[&["cluster"], arguments, &place].concat()).unwrap();
-    done.success(arguments[0]).unwrap().json()
-}
-
-/// What the operator gives the enrol service: policy, manifest, and that clusters bring their own Flux.
-fn admit_the_image(fleet: &Fleet, directory: &Path) {
-    let manifest = directory.join("references").join(format!("{MANIFEST}.json"));
-    fs::create_dir_all(manifest.parent().unwrap()).unwrap();
-    let signed = PathBuf::from(fleet.path("reference.json"));
-    fs::copy(signature(&signed), signature(&manifest)).unwrap();
-    fs::copy(signed, &manifest).unwrap();
-    fs::copy(fleet.path("policy.json"), directory.join("policy.json")).unwrap();
-    let rules = directory.join("registration.json");
-    let mut text: Value = serde_json::from_slice(&fs::read(&rules).unwrap()).unwrap();
-    text["bare"] = json!(true);
-    fs::write(&rules, text.to_string()).unwrap();
-}
-
-/// What the operator's own Flux would define, without its fields: group, kind, plural.
-const DEFINITIONS: [(&str, &str, &str); 2] = [
-    ("source.toolkit.fluxcd.io", "GitRepository", "gitrepositories"),
-    ("kustomize.toolkit.fluxcd.io", "Kustomization", "kustomizations"),
-];
-
-fn definition((group, kind, plural): (&str, &str, &str)) -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-        },
-    })
-}
 
 fn seconds(what: &str, since: Instant) {
     eprintln!("{what}: {:.1} s", since.elapsed().as_secs_f32());
 }
 
-/// As far as the pod that redeems the link: its image is on no machine yet.
 #[test]
 #[ignore = "a real control plane, with Kubernetes built with Go; ./dev e2e edge_enrol --ignored"]
-fn a_machine_founds_a_cluster_and_registers_it_by_its_invitation() {
-    let mut centre = Centre::prepared("edge-enrol-centre", false).unwrap();
-    let (report, _) = centre.start().unwrap();
-    let service = &report["enrol_service"];
-    let [key, directory] = ["key", "directory"].map(|field| service[field].as_str().unwrap());
-    let port = centre.parameters.places.enrol_service.listen.port();
-    let words = format!("latchkey.centre={HOST}:{port} latchkey.centre_key={key}");
-    let site = Site::with_words("edge-enrol", PodNetwork::Bridge, &words).unwrap();
-    admit_the_image(&site.fleet, Path::new(directory));
-    let invitation = site.fleet.path("press-4");
-    operator(&site.fleet, directory, &["invite", "Press_4", "--to", &invitation]);
+fn a_machine_registers_its_cluster_by_its_invitation_and_has_its_keys() {
+    if test_again("a_machine_registers_its_cluster_by_its_invitation_and_has_its_keys").unwrap() {
+        return;
+    }
+    let all = Registering::prepared("edge-enrol", false).unwrap();
+    let (centre, site) = (&all.centre, &all.site);
+    let invitation = all.invite("Press_4").unwrap();
 
-    let node = site.control_plane(1).unwrap().start().unwrap();
+    let mut node = site.control_plane(1).unwrap().start().unwrap();
     let power_on = Instant::now();
-    node.expect(WAITS, STEP).unwrap();
-    site.init_with(&node, "directory", &["--invitation", &invitation]).unwrap();
+    all.found(&node, Some(&invitation)).unwrap();
     seconds("power-on to the end of init", power_on);
     node.expect(MEMBER, STEP).unwrap();
     node.expect("registered as Press_4; its manifests are applied", STEP).unwrap();
@@ -85,20 +36,70 @@ fn a_machine_founds_a_cluster_and_registers_it_by_its_invitation() {
 
     // The operator's Flux is late.
     node.expect("ensure CRDs are installed first", STEP).unwrap();
-    site.apply("flux.json", &DEFINITIONS.map(definition)).unwrap();
-    node.expect("waiting for the pod edge-bootstrap: Pending", STEP).unwrap();
+    all.define_flux().unwrap();
+    node.expect("is registered as Press_4 and has its keys", STEP).unwrap();
+    seconds("power-on to the keys", power_on);
     let told = node.console().text().matches("ensure CRDs are installed first").count();
     assert_eq!(told, 1, "it is tried often, and said once");
-    seconds("power-on to the pod", power_on);
     let mark = site.ask(&["get", "namespace", "fplus-edge", "--output", "json"]).unwrap();
     let mark: Value = serde_json::from_str(&mark).unwrap();
     assert!(mark["metadata"]["annotations"]["latchkey.dev/edge-cluster"].is_string(), "{mark}");
     let objects = "pods,serviceaccounts,secrets,gitrepositories,kustomizations";
     let objects = site.ask(&["--namespace", "fplus-edge", "get", objects, "--output", "name"]).unwrap();
-    for object in ["pod/edge-bootstrap", "secret/edge-bootstrap", "gitrepository", "kustomization"] {
+    for object in ["secret/krb-keys-keytabs", "secret/flux-secrets", "gitrepository", "kustomization"] {
         assert!(objects.lines().any(|line| line.starts_with(object)), "{object}: {objects}");
     }
+    assert!(!objects.contains("edge-bootstrap"), "nothing is left of the bootstrap: {objects}");
     // It waited for nobody's word.
-    let held = operator(&site.fleet, directory, &["held"]);
-    assert_eq!(held["held"], json!([]), "{held}");
+    assert_eq!(all.operator(&["held"]).unwrap()["held"], json!([]));
+
+    // Keys and password serve, and nobody but the edge made them.
+    let flux = String::from_utf8(all.secret("flux-secrets", "password").unwrap()).unwrap();
+    let (to, cluster) = (centre.run.file("clone"), shown["uuid"].as_str().unwrap());
+    let cloned = centre.git_clone(("op1flux/Press_4", &flux), &format!("uuid/{cluster}"), &to).unwrap();
+    assert!(cloned.status.success(), "{}", String::from_utf8_lossy(&cloned.err));
+    assert!(to.join("edo/cluster/self-link.yaml").exists());
+    let keytab = centre.write_secret("krbkeys.keytab", all.secret("krb-keys-keytabs", "client").unwrap()).unwrap();
+    let signed_in = centre.kinit_by("op1krbkeys/Press_4", &keytab).unwrap();
+    assert!(signed_in.status.success(), "{}", String::from_utf8_lossy(&signed_in.err));
+
+    // Another boot registers nothing again: the keys stay, and so does the one link.
+    let (before, shown) = (site.ready("node-1", "").unwrap(), centre.reported(&["show", "Press_4"]).unwrap());
+    node.restart().unwrap();
+    node.expect(MEMBER, STEP).unwrap();
+    site.ready("node-1", &before).unwrap();
+    assert_eq!(String::from_utf8(all.secret("flux-secrets", "password").unwrap()).unwrap(), flux);
+    let after = centre.reported(&["show", "Press_4"]).unwrap();
+    for what in ["links", "registration"] {
+        assert!(!after[what].is_null() && after[what] == shown[what], "{after}");
+    }
+}
+
+#[test]
+#[ignore = "real control planes, with Kubernetes built with Go; ./dev e2e edge_enrol --ignored"]
+fn who_was_not_invited_waits_for_the_operator_and_an_unknown_image_is_refused() {
+    if test_again("who_was_not_invited_waits_for_the_operator_and_an_unknown_image_is_refused").unwrap() {
+        return;
+    }
+    let all = Registering::prepared("edge-held", false).unwrap();
+    let (centre, site) = (&all.centre, &all.site);
+    let mut node = site.control_plane(1).unwrap().start().unwrap();
+    all.found(&node, None).unwrap();
+    all.define_flux().unwrap();
+    node.expect("held for the operator of the centre", STEP).unwrap();
+    assert_eq!(all.operator(&["held"]).unwrap()["held"][0]["ek_sha256"], ek(&node));
+    all.admit(&node, "Press_5").unwrap();
+    node.expect("is registered as Press_5 and has its keys", STEP).unwrap();
+    assert_eq!(centre.reported(&["show", "Press_5"]).unwrap()["registration"]["ek_sha256"], ek(&node));
+    node.kill();
+
+    // Its own operator trusts it, and has an invitation, which it does not spend.
+    let invitation = all.invite("Press_6").unwrap();
+    let stranger = all.stranger(2).unwrap().start().unwrap();
+    all.founded_by_stranger(&stranger, &invitation).unwrap();
+    let refused = stranger.expect("not registered yet: ", STEP).unwrap().text;
+    assert!(refused.contains("measurements-refused"), "{refused}");
+    let names: Vec<_> =
+        centre.clusters().unwrap().as_object().unwrap().values().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, [json!("Press_5")]);
 }

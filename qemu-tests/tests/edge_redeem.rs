@@ -49,12 +49,9 @@ fn text(api: &ApiServer, edge: &Edge, name: &str, key: &str) -> String {
 
 /// Whether the keytab in the edge's Secret serves, as stock kinit sees it.
 fn keytab_serves(centre: &Centre, api: &ApiServer, edge: &Edge) -> bool {
-    let path = centre.run.file(&format!("{}.keytab", edge.namespace));
-    std::fs::write(&path, held(api, edge, "krb-keys-keytabs", "client")).unwrap();
-    let mut kinit = std::process::Command::new("kinit");
-    kinit.arg("-c").arg(centre.tickets()).arg("-kt").arg(&path).arg(format!("op1krbkeys/{}", edge.name));
-    kinit.env("KRB5_CONFIG", centre.layout.krb5_conf());
-    latchkey_test_support::output(&mut kinit).unwrap().status.success()
+    let keytab = held(api, edge, "krb-keys-keytabs", "client");
+    let keytab = centre.write_secret(&format!("{}.keytab", edge.namespace), keytab).unwrap();
+    centre.kinit_by(&format!("op1krbkeys/{}", edge.name), &keytab).unwrap().status.success()
 }
 
 fn is_whole(centre: &Centre, api: &ApiServer, edge: &Edge) {

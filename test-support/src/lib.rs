@@ -19,7 +19,7 @@ mod stream;
 mod tied;
 pub mod volume;
 
-pub use cargo::cargo;
+pub use cargo::{calls_cargo, cargo};
 pub use clock::wrong_clock;
 pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};
 pub use npm::Npm;

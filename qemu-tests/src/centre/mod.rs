@@ -5,6 +5,8 @@
 //! * [`realm`]: its KDC, and passwords for accounts that nobody has a password of
 //! * [`clusters`]: clusters made past the command, and looked at; what an edge reports
 //! * [`edge`]: an edge's programs, in a namespace of a real API server
+//! * [`images`]: the container images of an edge's programs
+//! * [`registering`]: with it, a site of machines that register their clusters
 //! * [`broker`]: its MQTT broker, as stock clients see it
 //! * [`faults`]: a proxy that counts calls, and ends the caller before or after one of them
 //! * [`browser`]: a real browser on its page
@@ -14,7 +16,9 @@ pub mod browser;
 pub mod clusters;
 pub mod edge;
 pub mod faults;
+pub mod images;
 pub mod realm;
+pub mod registering;
 mod running;
 pub mod web;
 

@@ -1,7 +1,7 @@
 //! The KDC of a centre, as its administrator and its users see it.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use latchkey_test_support::finish;
@@ -58,6 +58,13 @@ impl Centre {
         let said = self.kadmin_local(&format!("getprinc {name}"))?;
         let attributes = said.lines().find_map(|line| line.strip_prefix("Attributes:"));
         Ok(attributes.map(|attributes| !attributes.contains("DISALLOW_ALL_TIX")))
+    }
+
+    /// Signs an account in at the KDC by the keys of a keytab.
+    pub fn kinit_by(&self, name: &str, keytab: &Path) -> Result<Finished, HarnessError> {
+        let mut command = Command::new("kinit");
+        command.arg("-c").arg(self.tickets()).arg("-kt").arg(keytab).arg(self.upn(name));
+        run(command.env("KRB5_CONFIG", self.layout.krb5_conf()), TOOL)
     }
 
     /// Signs somebody in at the KDC, for [`Self::curl`].

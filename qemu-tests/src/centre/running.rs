@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use latchkey_centre_site::{EnrolPlace, Layout, Parameters, Place, Program, Service};
-use latchkey_factory_plus::uuids;
+use latchkey_factory_plus::{EdgeImages, uuids};
 use latchkey_factory_plus_client::{BaseUrl, Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use latchkey_test_support::{Lines, PATIENCE, Port, until};
 use serde_json::Value;
@@ -89,10 +89,7 @@ impl Centre {
             *address = next()?;
         }
         let layout = Layout::new(run.subdirectory("centre")?);
-        let text =
-            serde_json::to_string_pretty(&parameters).map_err(|error| HarnessError::Unusable(error.to_string()))?;
-        fs::write(layout.parameters(), text).map_err(io_error("write", &layout.parameters()))?;
-        Ok(Self {
+        let centre = Self {
             parameters,
             layout,
             password: String::new(),
@@ -102,7 +99,39 @@ impl Centre {
             out: None,
             last: Vec::new(),
             _ports: ports,
-        })
+        };
+        centre.write_parameters()?;
+        Ok(centre)
+    }
+
+    fn write_parameters(&self) -> Result<(), HarnessError> {
+        let text = serde_json::to_string_pretty(&self.parameters);
+        let text = text.map_err(|error| HarnessError::Unusable(error.to_string()))?;
+        fs::write(self.layout.parameters(), text).map_err(io_error("write", &self.layout.parameters()))
+    }
+
+    /// Before its first start: others reach it by this name.
+    pub fn with_host(mut self, host: &str) -> Result<Self, HarnessError> {
+        host.clone_into(&mut self.parameters.host);
+        let places = &mut self.parameters.places;
+        for place in [
+            &mut places.auth,
+            &mut places.config_db,
+            &mut places.directory,
+            &mut places.git_server,
+            &mut places.cluster_manager,
+        ] {
+            place.url = url(&place.url.to_string().replacen("localhost", host, 1))?;
+        }
+        self.write_parameters()?;
+        Ok(self)
+    }
+
+    /// Before its first start: edges run these container images.
+    pub fn with_images(mut self, images: EdgeImages) -> Result<Self, HarnessError> {
+        self.parameters.images = images;
+        self.write_parameters()?;
+        Ok(self)
     }
 
     /// Takes the programs of another directory.
@@ -319,7 +348,7 @@ impl Centre {
     }
 
     /// Writes a file that only its owner may read, and says where.
-    pub fn write_secret(&self, name: &str, content: &str) -> Result<PathBuf, HarnessError> {
+    pub fn write_secret(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, HarnessError> {
         use std::os::unix::fs::PermissionsExt as _;
         let path = self.run.write(name, content)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(io_error("protect", &path))?;

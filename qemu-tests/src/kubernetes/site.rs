@@ -12,11 +12,12 @@ use super::mirror::Mirror;
 use super::{Which, program};
 use crate::debian::{DebianRoot, Step};
 use crate::error::{HarnessError, io_error};
-use crate::fleet::{Fleet, Plan, STEP};
+use crate::fleet::{Fleet, Plan, STEP, VERSION};
 use crate::hardware::{Boot, Disk};
 use crate::lan::{self, Lan};
 use crate::machine::{HOST, Machine};
 use crate::operator::words;
+use crate::osimage::OsImage;
 use crate::ports::Port;
 use crate::process::output;
 use crate::service::Service;
@@ -119,9 +120,18 @@ impl Site {
         Ok(Self { mirror: Some(Mirror::start(&folder)?), components: folder, ..site })
     }
 
-    /// The same with more words on the measured command line.
-    pub fn with_words(name: &str, network: PodNetwork, words: &str) -> Result<Self, HarnessError> {
-        Self::planned(name, Step::Kubeadm(network), words, |_| ())
+    /// The same for machines that register their clusters at a centre, which the words name; these archives of container images are in
+    /// their image.
+    pub(crate) fn with_edge(
+        name: &str,
+        words: &str,
+        container_images: Vec<PathBuf>,
+        show: bool,
+    ) -> Result<Self, HarnessError> {
+        Self::planned(name, Step::Kubeadm(PodNetwork::Bridge), words, |plan| {
+            plan.container_images = container_images;
+            plan.show = show;
+        })
     }
 
     fn planned(name: &str, step: Step, words: &str, change: impl FnOnce(&mut Plan<'_>)) -> Result<Self, HarnessError> {
@@ -153,9 +163,19 @@ impl Site {
         Self { patience, ..self }
     }
 
+    /// Another image of this site, with these words instead of those of its machines; in the directory `name`.
+    pub(crate) fn other_image(&self, name: &str, words: &str) -> Result<OsImage, HarnessError> {
+        self.fleet.build_image(name, VERSION, &format!("{} {words}", site_words()))
+    }
+
     /// A machine that becomes a control plane: `node-NUMBER`.
     pub fn control_plane(&self, number: u8) -> Result<Machine, HarnessError> {
-        let machine = self.node(number, CONTROL_PLANE)?;
+        self.control_plane_of(number, self.fleet.image())
+    }
+
+    /// The same with another image.
+    pub(crate) fn control_plane_of(&self, number: u8, image: &OsImage) -> Result<Machine, HarnessError> {
+        let machine = self.node(number, CONTROL_PLANE, image)?;
         let machine = machine.forward(Port::choose()?, API_SERVER);
         let inside = self.inside.get(usize::from(number).wrapping_sub(1)).cloned();
         Ok(inside.into_iter().fold(machine, |machine, port| machine.forward(port, JOIN_SERVICE)))
@@ -164,11 +184,12 @@ impl Site {
     /// A machine that becomes a worker. It yields to control planes: an API server that gets no time to answer its probes is ended
     /// by its kubelet, and begun anew.
     pub fn worker(&self, number: u8) -> Result<Machine, HarnessError> {
-        Ok(self.node(number, WORKER)?.yields())
+        Ok(self.node(number, WORKER, self.fleet.image())?.yields())
     }
 
-    fn node(&self, number: u8, (processors, memory): (u32, u32)) -> Result<Machine, HarnessError> {
-        let machine = self.fleet.machine(&format!("node-{number}"))?;
+    fn node(&self, number: u8, (processors, memory): (u32, u32), image: &OsImage) -> Result<Machine, HarnessError> {
+        let name = format!("node-{number}");
+        let machine = self.fleet.machine_of(&name, image.boot(), &self.fleet.tpm(&name)?)?;
         Ok(machine.processors(processors).memory(memory).lan(&self.lan, number))
     }
 
@@ -194,11 +215,31 @@ impl Site {
 
     /// The same with more arguments.
     pub fn init_with(&self, first: &Vm, store: &str, others: &[&str]) -> Result<String, HarnessError> {
+        self.init_by(self.fleet.init_arguments(first), first, store, others)
+    }
+
+    /// The same for another cluster, in the directory of this name.
+    pub(crate) fn init_in(
+        &self,
+        cluster: &str,
+        first: &Vm,
+        store: &str,
+        others: &[&str],
+    ) -> Result<String, HarnessError> {
+        self.init_by(self.fleet.init_arguments_in(first, cluster), first, store, others)
+    }
+
+    fn init_by(
+        &self,
+        mut arguments: Vec<String>,
+        first: &Vm,
+        store: &str,
+        others: &[&str],
+    ) -> Result<String, HarnessError> {
         let here = first.address(API_SERVER).map(|address| address.to_string()).unwrap_or_default();
         let endpoint = format!("{}:{API_SERVER}", lan::address(1));
         let more = ["--kubernetes", "1.34", "--control-plane-endpoint", &endpoint, "--pod-cidr", PODS];
         let more = [&more[..], &["--api-server", &here, "--store", store], others].concat();
-        let mut arguments = self.fleet.init_arguments(first);
         arguments.extend(more.into_iter().map(str::to_owned));
         arguments.extend(self.with_balancer.then(|| "--api-balancer".to_owned()));
         if !self.inside.is_empty() {
@@ -254,6 +295,17 @@ impl Site {
         let file = self.fleet.run().write(name, list)?.display().to_string();
         // The server validates; what kubectl needs for it is the largest answer of all.
         self.ask(&["apply", "--validate=false", "--filename", &file]).map(drop)
+    }
+
+    /// Has the cluster's name server know this name of the machine that all this runs on: a site without one of its own.
+    pub fn names_host(&self, name: &str) -> Result<(), HarnessError> {
+        let coredns = ["--namespace", "kube-system", "configmap/coredns"];
+        let [namespace, kube_system, object] = coredns;
+        let text = self.ask(&["get", namespace, kube_system, object, "--output", "jsonpath={.data.Corefile}"])?;
+        let known = format!("hosts {{\n       {HOST} {name}\n       fallthrough\n    }}\n    forward .");
+        let patch = json!({"data": {"Corefile": text.replacen("forward .", &known, 1)}}).to_string();
+        self.ask(&["patch", namespace, kube_system, object, "--type", "merge", "--patch", &patch])?;
+        self.ask(&["rollout", "restart", namespace, kube_system, "deployment/coredns"]).map(drop)
     }
 
     /// Waits until the API server's record of the node says that it is Ready, in a boot that is not `before`; says in which.

@@ -5,11 +5,9 @@ use latchkey_qemu_tests::accel::Accelerator;
 use latchkey_qemu_tests::board::Board;
 use latchkey_qemu_tests::fleet::{self, MEMBER, STEP, WAITS};
 use latchkey_qemu_tests::kubernetes::{PodNetwork, Site};
-use latchkey_qemu_tests::machine::Machine;
-use latchkey_qemu_tests::vm::Vm;
 use serde_json::json;
 
-use crate::{Refusal, boots_as_json, print_boots, print_refusal};
+use crate::{Refusal, boots_as_json, on, print_boots, print_refusal};
 
 pub(crate) fn play(as_json: bool) -> Result<(), HarnessError> {
     eprintln!("Compiling the agent as it ships, the services and the command; building Kubernetes (once, an hour) …");
@@ -81,11 +79,4 @@ pub(crate) fn play(as_json: bool) -> Result<(), HarnessError> {
     println!("\n$ kubectl get nodes,attestednodes\n{shown}");
     print_refusal(&refusal);
     Ok(())
-}
-
-/// A machine, switched on.
-fn on(board: &Board, title: &str, machine: Machine) -> Result<Vm, HarnessError> {
-    let vm = machine.start()?;
-    board.watch(vm.name(), title, vm.console());
-    Ok(vm)
 }

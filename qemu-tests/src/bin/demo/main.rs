@@ -2,8 +2,9 @@
 //!
 //! Everything in it is real: firmware that measures, TPMs, kernels, disks, the services and the operator's command. The
 //! picture and the headlines go to standard error, the closing table to standard output, as JSON with `--output json`. With
-//! `--kubernetes` the nodes are those of a real cluster ([`kubernetes`]).
+//! `--kubernetes` the nodes are those of a real cluster ([`kubernetes`]); with `--edge` one registers it at a centre ([`edge`]).
 
+mod edge;
 mod kubernetes;
 
 use std::path::Path;
@@ -14,19 +15,27 @@ use latchkey_qemu_tests::HarnessError;
 use latchkey_qemu_tests::accel::Accelerator;
 use latchkey_qemu_tests::board::{Board, Boot};
 use latchkey_qemu_tests::fleet::{self, Fleet, MEMBER, Plan, STEP, VERSION, WAITS};
-use latchkey_qemu_tests::osimage::OsImage;
+use latchkey_qemu_tests::machine::Machine;
 use latchkey_qemu_tests::vm::Vm;
-use latchkey_qemu_tests::{build, doctor};
+use latchkey_qemu_tests::{build, doctor, host_name};
 use serde_json::json;
 
-const USAGE: &str = "demo [--kubernetes] [--output text|json]";
+const USAGE: &str = "demo [--kubernetes | --edge] [--output text|json]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (with_kubernetes, arguments): (Vec<_>, Vec<_>) =
-        arguments.into_iter().partition(|argument| argument == "--kubernetes");
-    let play = if with_kubernetes.is_empty() { play } else { kubernetes::play };
-    let json = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let (what, rest): (Vec<&str>, Vec<&str>) =
+        arguments.iter().map(String::as_str).partition(|argument| ["--kubernetes", "--edge"].contains(argument));
+    let play = match what[..] {
+        [] => play,
+        ["--kubernetes"] => kubernetes::play,
+        ["--edge"] => edge::play,
+        _ => {
+            eprintln!("usage: {USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let json = match rest[..] {
         [] | ["--output", "text"] => false,
         ["--output", "json"] => true,
         _ => {
@@ -38,7 +47,20 @@ fn main() -> ExitCode {
     for tool in &missing {
         eprintln!("missing: {tool:?}");
     }
-    match missing.is_empty().then(|| play(json)) {
+    if !what.contains(&"--edge") {
+        return ended(missing.is_empty().then(|| play(json)));
+    }
+    // Its machines reach the centre by the name that its operator has for it.
+    match host_name::again(&arguments) {
+        Ok(None) => ended(missing.is_empty().then(|| play(json))),
+        Ok(Some(status)) if status.success() => ExitCode::SUCCESS,
+        Ok(Some(_)) => ExitCode::FAILURE,
+        Err(error) => ended(Some(Err(error))),
+    }
+}
+
+fn ended(played: Option<Result<(), HarnessError>>) -> ExitCode {
+    match played {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(error)) => {
             eprintln!("error: {error}");
@@ -61,7 +83,7 @@ fn play(json: bool) -> Result<(), HarnessError> {
     let fleet = Fleet::planned("demo", Plan { words, then: "echo OS up", show: true, ..Plan::default() })?;
 
     board.headline(&format!("A machine with a TPM and a disk that holds the image is switched on ({accelerator:?})."));
-    let mut first = on(&fleet, &board, "node-1", "first boot", fleet.image())?;
+    let mut first = on(&board, "first boot", fleet.machine_with_one_disk("node-1", fleet.image())?)?;
     first.expect(WAITS, STEP)?;
     board.headline("latchkey init: node-1 measured what was predicted, and becomes the first of a cluster.");
     fleet.init(&first)?.success("init")?;
@@ -69,7 +91,7 @@ fn play(json: bool) -> Result<(), HarnessError> {
         "The cluster stands. Key service and join service start; node-2 is switched on, proves itself and is held.",
     );
     let services = fleet.services_that_hold()?;
-    let mut second = on(&fleet, &board, "node-2", "first boot", fleet.image())?;
+    let mut second = on(&board, "first boot", fleet.machine_with_one_disk("node-2", fleet.image())?)?;
     second.expect("enrolment-held", STEP)?;
     board.headline("latchkey node admit: the operator says that node-2 is theirs, and it joins by itself.");
     fleet.admit(&second)?.success("node admit")?;
@@ -88,7 +110,7 @@ fn play(json: bool) -> Result<(), HarnessError> {
         "node-2 is back, its data intact. An impostor boots an image of the same agent with another command line.",
     );
     let image = fleet.build_image("impostor-image", VERSION, &format!("{words} latchkey.log=debug"))?;
-    let mut impostor = on(&fleet, &board, "impostor", "impostor", &image)?;
+    let mut impostor = on(&board, "impostor", fleet.machine_with_one_disk("impostor", &image)?)?;
     let told = impostor.expect("no ticket yet: measurements-refused", STEP)?.text;
     let why = services.join.console().expect("image-differs", STEP)?.text;
     board.shows(STEP, |boot| boot.refused.is_some());
@@ -102,10 +124,10 @@ fn play(json: bool) -> Result<(), HarnessError> {
     close(&fleet, &board.boots(), &Refusal::read(&told, &why), &read, took, json)
 }
 
-/// A machine whose only disk holds the image, switched on.
-fn on(fleet: &Fleet, board: &Board, name: &str, title: &str, image: &OsImage) -> Result<Vm, HarnessError> {
-    let vm = fleet.machine_with_one_disk(name, image)?.start()?;
-    board.watch(name, title, vm.console());
+/// A machine, switched on.
+fn on(board: &Board, title: &str, machine: Machine) -> Result<Vm, HarnessError> {
+    let vm = machine.start()?;
+    board.watch(vm.name(), title, vm.console());
     Ok(vm)
 }
 

@@ -1,0 +1,149 @@
+//! A centre and a site of machines that found clusters of Kubernetes and register them there by themselves.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::Centre;
+use super::images::EdgeArchives;
+use crate::error::{HarnessError, io_error};
+use crate::fleet::{Fleet, MANIFEST, STEP, WAITS};
+use crate::host_name::NAME;
+use crate::kubernetes::Site;
+use crate::machine::{HOST, Machine};
+use crate::operator::ek;
+use crate::publisher::signature;
+use crate::vm::Vm;
+
+/// The namespace of an edge's programs.
+const NAMESPACE: &str = "fplus-edge";
+
+/// Where `latchkey init` keeps a cluster's records.
+const STORE: &str = "directory";
+
+/// Both of them.
+#[derive(Debug)]
+pub struct Registering {
+    /// The centre, which runs.
+    pub centre: Centre,
+    /// The machines, which are off.
+    pub site: Site,
+    /// What the centre's operator is told when it has started: the page's address is in it.
+    pub report: Value,
+    words: String,
+}
+
+impl Registering {
+    /// Starts the centre and builds the image, which has the container images of an edge's programs in it; the enrol service admits the
+    /// image. `show`: with what the commands say that build it.
+    pub fn prepared(name: &str, show: bool) -> Result<Self, HarnessError> {
+        let centre = Centre::prepared(&format!("{name}-centre"), false)?;
+        let archives = EdgeArchives::build(&centre.run.file("images"))?;
+        let mut centre = centre.with_host(NAME)?.with_images(archives.images.clone())?;
+        let (report, _) = centre.start()?;
+        let key = report["enrol_service"]["key"].as_str().unwrap_or_default();
+        let port = centre.parameters.places.enrol_service.listen.port();
+        let words = format!("latchkey.centre={HOST}:{port} latchkey.centre_key={key}");
+        let site = Site::with_edge(name, &words, archives.archives(), show)?;
+        let registering = Self { centre, site, report, words };
+        registering.admit_the_image()?;
+        Ok(registering)
+    }
+
+    /// The enrol service's directory.
+    fn directory(&self) -> &str {
+        self.report["enrol_service"]["directory"].as_str().unwrap_or_default()
+    }
+
+    /// What the centre's operator gives the enrol service: policy, manifest, and that clusters bring their own Flux.
+    fn admit_the_image(&self) -> Result<(), HarnessError> {
+        let (directory, fleet) = (Path::new(self.directory()), &self.site.fleet);
+        let copy = |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(io_error("copy", from));
+        let manifest = directory.join("references").join(format!("{MANIFEST}.json"));
+        manifest.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(io_error("make", &manifest))?;
+        let signed = PathBuf::from(fleet.path("reference.json"));
+        copy(&signature(&signed), &signature(&manifest))?;
+        copy(&signed, &manifest)?;
+        copy(fleet.path("policy.json").as_ref(), &directory.join("policy.json"))?;
+        let rules = directory.join("registration.json");
+        let text = std::fs::read(&rules).map_err(io_error("read", &rules))?;
+        let mut text: Value = serde_json::from_slice(&text)
+            .map_err(|error| HarnessError::Unusable(format!("{}: {error}", rules.display())))?;
+        text["bare"] = json!(true);
+        std::fs::write(&rules, text.to_string()).map_err(io_error("write", &rules))
+    }
+
+    /// `latchkey cluster …` in the enrol service's directory, and what it reports.
+    pub fn operator(&self, arguments: &[&str]) -> Result<Value, HarnessError> {
+        let place = ["--directory", self.directory(), "--output", "json"];
+        let done = self.site.fleet.cli(&[&["cluster"], arguments, &place].concat())?;
+        Ok(done.success("cluster")?.json())
+    }
+
+    /// Makes an invitation for a cluster of this name, and says which file it is in.
+    pub fn invite(&self, name: &str) -> Result<String, HarnessError> {
+        let invitation = self.site.fleet.path(&format!("{name}.invitation"));
+        self.operator(&["invite", name, "--to", &invitation])?;
+        Ok(invitation)
+    }
+
+    /// `latchkey init` of a machine that waits for it. Its cluster knows this machine by name then, as a site's would.
+    pub fn found(&self, node: &Vm, invitation: Option<&str>) -> Result<(), HarnessError> {
+        node.expect(WAITS, STEP)?;
+        let invitation = invitation.map(|file| ["--invitation", file]);
+        self.site.init_with(node, STORE, invitation.as_ref().map_or(&[], |words| words))?;
+        self.site.names_host(NAME)
+    }
+
+    /// The same for a stranger's machine, by the stranger.
+    pub fn founded_by_stranger(&self, node: &Vm, invitation: &str) -> Result<(), HarnessError> {
+        node.expect(WAITS, STEP)?;
+        self.site.init_in("stranger-cluster", node, STORE, &["--invitation", invitation]).map(drop)
+    }
+
+    /// Lets a machine's cluster in that is held, under this name.
+    pub fn admit(&self, node: &Vm, name: &str) -> Result<(), HarnessError> {
+        self.operator(&["admit", &ek(node), "--name", name]).map(drop)
+    }
+
+    /// A machine with an image that its own operator signed, and which the centre knows nothing of: its command line is another one.
+    /// Its operator's commands trust it from now on.
+    pub fn stranger(&self, number: u8) -> Result<Machine, HarnessError> {
+        let fleet: &Fleet = &self.site.fleet;
+        let image = self.site.other_image("stranger", &format!("{} latchkey.log=debug", self.words))?;
+        fleet.release(&image.values)?;
+        self.site.control_plane_of(number, &image)
+    }
+
+    /// The operator's own Flux comes: as far as what it defines.
+    pub fn define_flux(&self) -> Result<(), HarnessError> {
+        self.site.apply("flux.json", &DEFINITIONS.map(definition))
+    }
+
+    /// What a Secret of the edge has under this key.
+    pub fn secret(&self, name: &str, key: &str) -> Result<Vec<u8>, HarnessError> {
+        let path = format!("jsonpath={{.data.{key}}}");
+        let shown = self.site.ask(&["--namespace", NAMESPACE, "get", "secret", name, "--output", &path])?;
+        STANDARD.decode(shown.trim()).map_err(|error| HarnessError::Unusable(format!("{name}: {error}")))
+    }
+}
+
+/// What the operator's own Flux would define, without its fields: group, kind, plural.
+const DEFINITIONS: [(&str, &str, &str); 2] = [
+    ("source.toolkit.fluxcd.io", "GitRepository", "gitrepositories"),
+    ("kustomize.toolkit.fluxcd.io", "Kustomization", "kustomizations"),
+];
+
+fn definition((group, kind, plural): (&str, &str, &str)) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    })
+}
