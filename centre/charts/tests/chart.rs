@@ -257,6 +257,10 @@ fn an_api_server_takes_every_manifest_and_none_has_a_right_too_many() {
             && may("edge-sync", "patch", "helm.toolkit.fluxcd.io/helmreleases", NAMESPACE, "x")
     );
     assert!(
+        may("edge-sync", "watch", "bitnami.com/sealedsecrets", "", "")
+            && !may("edge-sync", "create", "bitnami.com/sealedsecrets", "", "")
+    );
+    assert!(
         may("edge-sync", "watch", "secrets", "sealed-secrets", "")
             && !may("edge-sync", "create", "secrets", "sealed-secrets", "")
     );

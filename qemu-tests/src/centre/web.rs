@@ -73,12 +73,16 @@ impl Centre {
 
     /// A clone of a repository by stock git.
     pub fn git_clone(&self, user: (&str, &str), path: &str, to: &Path) -> Result<Finished, HarnessError> {
-        let url = self.url(Program::GitServer, path);
+        self.git_clone_url((&self.upn(user.0), user.1), &self.url(Program::GitServer, path), to)
+    }
+
+    /// The same of a URL, by who is named in full.
+    pub fn git_clone_url(&self, (who, secret): (&str, &str), url: &str, to: &Path) -> Result<Finished, HarnessError> {
         // The password is git's own to ask for, and this is who answers.
         let answer = r#"!f() { echo "username=$WHO"; echo "password=$SECRET"; }; f"#;
         let mut command = Command::new("git");
-        command.args(["-c", "credential.helper=", "-c", &format!("credential.helper={answer}"), "clone", &url]).arg(to);
-        command.env("WHO", self.upn(user.0)).env("SECRET", user.1);
+        command.args(["-c", "credential.helper=", "-c", &format!("credential.helper={answer}"), "clone", url]).arg(to);
+        command.env("WHO", who).env("SECRET", secret);
         command.env("GIT_SSL_CAINFO", self.layout.authority()).env("GIT_TERMINAL_PROMPT", "0");
         command
             .env("GIT_CONFIG_GLOBAL", "/dev/null")

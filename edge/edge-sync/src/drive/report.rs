@@ -9,7 +9,7 @@ use latchkey_factory_plus::cluster::Host;
 use latchkey_factory_plus::uuids::application::EDGE_CLUSTER_STATUS;
 use latchkey_factory_plus_client::{CallError, ConfigDb, Precondition};
 use latchkey_kubernetes_client::kube::Api;
-use latchkey_kubernetes_client::{Follower, Key as ObjectKey, Objects};
+use latchkey_kubernetes_client::{ApiCode, Follower, Key as ObjectKey, Objects, Standing};
 use serde_json::Value;
 use smol::channel::Receiver;
 use smol::future::FutureExt as _;
@@ -17,6 +17,7 @@ use smol::future::FutureExt as _;
 use super::{Clock, EdgeSync, Wrong, millis, wall_clock, wrong};
 use crate::certificate::{self, KeySecret, Sealing};
 use crate::hosts::{self, Node};
+use crate::sealed::{self, SealedSecret};
 use crate::status::{Reporter, Source, Step};
 
 /// A Secret with a key: its certificate, or why it has none.
@@ -28,12 +29,19 @@ impl EdgeSync {
         let clock = Clock::start();
         let db = ConfigDb::of(&self.client);
         let mut nodes = self.nodes();
-        let mut keys = self.keys();
+        let (mut keys, mut sealed) = (self.keys(), None);
         let (mut reporter, mut listed) = (Reporter::default(), None);
         let mut said = false;
         loop {
             take_nodes(&mut reporter, &nodes, &mut listed, clock.now());
             self.take_keys(&mut reporter, &keys, clock.now());
+            // A controller without a key has opened nothing, and where there is none, nobody may have defined what it opens.
+            if sealed.is_none() && keys.view().objects.is_some_and(|keys| !keys.is_empty()) {
+                sealed = Some(self.sealed());
+            }
+            if let Some(sealed) = &sealed {
+                take_sealed(&mut reporter, sealed, clock.now());
+            }
             while let Ok((source, sentences)) = told.try_recv() {
                 reporter.problems.set(source, sentences, clock.now());
             }
@@ -44,7 +52,13 @@ impl EdgeSync {
                             reporter.problems.set(source, sentences, clock.now());
                         }
                     };
-                    nodes.changed().or(keys.changed()).or(other).or(clock.at(Some(until))).await;
+                    nodes
+                        .changed()
+                        .or(keys.changed())
+                        .or(changed(&mut sealed))
+                        .or(other)
+                        .or(clock.at(Some(until)))
+                        .await;
                     continue;
                 }
                 Step::Read => self.read(&db, &mut reporter).await,
@@ -92,6 +106,19 @@ impl EdgeSync {
         self.connection.follow(objects, |secret| Some(certificate::read(&secret)))
     }
 
+    /// Of those that are not opened: why.
+    fn sealed(&self) -> Follower<String> {
+        let objects = Objects {
+            about: "sealedsecrets",
+            api: Api::<SealedSecret>::all(self.connection.client()),
+            labels: String::new(),
+            fields: String::new(),
+            page: 50,
+            most: sealed::MOST,
+        };
+        self.connection.follow(objects, |secret| sealed::closed(&secret))
+    }
+
     fn take_keys(&self, reporter: &mut Reporter, keys: &Follower<Key>, now: u64) {
         let view = keys.view();
         let mut sentences: Vec<String> = wrong(&view).into_iter().collect();
@@ -121,6 +148,29 @@ impl EdgeSync {
     async fn patch(&self, db: &ConfigDb, patch: &Value) -> Result<(), CallError> {
         db.patch_entry(EDGE_CLUSTER_STATUS, self.site.cluster, patch, &Precondition::None).await
     }
+}
+
+async fn changed<T>(follower: &mut Option<Follower<T>>) {
+    match follower {
+        Some(follower) => follower.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn take_sealed(reporter: &mut Reporter, followed: &Follower<String>, now: u64) {
+    let view = followed.view();
+    let sentences = match &view.standing {
+        // Where their definition is gone, so are they.
+        Standing::Stale(error) if error.code == ApiCode::ResourceUnknown => Vec::new(),
+        _ => {
+            let closed = view
+                .objects
+                .iter()
+                .flat_map(|objects| sealed::sentences(objects.iter().map(|(key, why)| (key, &**why))));
+            wrong(&view).into_iter().chain(closed).collect()
+        }
+    };
+    reporter.problems.set(Source::Sealed, sentences, now);
 }
 
 /// The machines as they were taken last, and how many of them are not told.

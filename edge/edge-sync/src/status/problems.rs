@@ -16,6 +16,8 @@ pub enum Source {
     Nodes,
     /// The keys of sealed-secrets cannot be followed, or none of them is good.
     Keys,
+    /// Sealed secrets cannot be followed, or are not opened.
+    Sealed,
     /// What is deployed cannot be followed.
     Deployed,
     /// What is wanted cannot be followed, or cannot be made.

@@ -97,8 +97,8 @@ impl Edge {
         self.admin.post(path, object).granted()
     }
 
-    /// A kind of Flux, with no more than its name: what is in it, Flux's own definitions say.
-    fn define(&self, group: &str, version: &str, kind: &str, plural: &str) {
+    /// A kind of somebody else's, with no more than its name: what is in it, its own definition says.
+    pub(crate) fn define(&self, group: &str, version: &str, kind: &str, plural: &str) {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         self.make(
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -118,7 +118,7 @@ impl Edge {
     }
 
     pub(crate) fn grant_nodes(&self) {
-        self.role("", "ClusterRole", &[("", "nodes")], &["list", "watch"]);
+        self.role("", "ClusterRole", &[("", "nodes"), ("bitnami.com", "sealedsecrets")], &["list", "watch"]);
     }
 
     pub(crate) fn revoke_nodes(&self) {

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use latchkey_edge_sync::status::HEARTBEAT;
 use serde_json::{Value, json};
 
-use crate::edge::{Edge, KEYS};
+use crate::edge::{Edge, KEYS, NAMESPACE};
 
 pub(crate) fn names(status: &Value) -> Vec<String> {
     let hosts = status["hosts"].as_array().into_iter().flatten();
@@ -118,4 +118,35 @@ fn nothing_is_written_where_nothing_changed_but_the_heartbeat() {
     assert_eq!(next, wanted);
     let apart = beat(&next).unwrap() - beat(&later).unwrap();
     assert!((HEARTBEAT..HEARTBEAT + 30_000).contains(&apart), "{apart} ms");
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn sealed_secrets_that_the_controller_cannot_open_are_told_until_it_can() {
+    let edge = Edge::start();
+    edge.node("a", &json!({}), &json!([]));
+    edge.centre.until("a machine", |status| (names(status) == ["a"]).then_some(()));
+    // Sealed Secrets comes later than Edge Sync, which is nothing wrong.
+    edge.define("bitnami.com", "v1alpha1", "SealedSecret", "sealedsecrets");
+    edge.key("first", "active", &pem((2025, 1, 1)));
+    let path = format!("/apis/bitnami.com/v1alpha1/namespaces/{NAMESPACE}/sealedsecrets");
+    let says = |name: &str, status: &str, message: &str| {
+        let condition = json!({"type": "Synced", "status": status, "message": message});
+        edge.admin.patch(&format!("{path}/{name}/status"), &json!({"status": {"conditions": [condition]}})).granted();
+    };
+    for name in ["lost", "open"] {
+        edge.make(
+            &path,
+            &json!({"apiVersion": "bitnami.com/v1alpha1", "kind": "SealedSecret", "metadata": {"name": name}}),
+        );
+    }
+    says("open", "True", "");
+    says("lost", "False", "no key could decrypt secret (password)");
+    let told = edge.centre.until("the problem", |status| status["errors"].as_array().cloned());
+    let wanted = format!(
+        "the sealed secret {NAMESPACE}/lost is not opened (no key could decrypt secret (password)): seal each of its keys anew"
+    );
+    assert_eq!(told, [json!(wanted)]);
+    says("lost", "True", "");
+    edge.centre.until("the end of the problem", |status| status["errors"].is_null().then_some(()));
 }
