@@ -12,9 +12,11 @@ mod clock;
 mod figure;
 mod measure;
 pub mod pipe;
+mod process;
 mod quantity;
 
 pub use clock::{processor_time, wall_time};
 pub use figure::{Clock, Figure};
 pub use measure::Bench;
+pub use process::{memory_of, peak_memory_of, processor_time_of};
 pub use quantity::Quantity;

@@ -26,7 +26,7 @@ const CENTRE_PACKAGES: [&str; 8] = [
     "latchkey-mosquitto-plugin",
 ];
 /// What runs at an edge.
-const EDGE_PACKAGES: [&str; 2] = ["latchkey-edge-sync", "latchkey-krb-keys"];
+const EDGE_PACKAGES: [&str; 3] = ["latchkey-edge-monitor", "latchkey-edge-sync", "latchkey-krb-keys"];
 /// The agent and all it stands on, from nothing, on a busy machine; or waiting for another cargo that has the target
 /// directory, which is what it says then.
 const COMPILE: Duration = Duration::from_mins(30);

@@ -36,7 +36,8 @@ pub trait Authority: Send + Sync + 'static {
         password: &Zeroizing<Vec<u8>>,
     ) -> impl Future<Output = Result<String, Refusal>> + Send;
 
-    /// What a principal may do, now.
+    /// What a principal may do, now. Who may use no topic at all is refused, and disconnected where it is connected: that is what becomes of
+    /// an account that is gone.
     fn grants(&self, principal: &str) -> impl Future<Output = Result<Grants, Refusal>> + Send;
 }
 
@@ -150,6 +151,7 @@ impl<A: Authority> Shared<A> {
             }
         };
         match (principal, grants) {
+            (Ok(_), Ok(topics)) if topics.0.is_empty() => refused("broker-no-topics", false),
             (Ok(principal), Ok(topics)) => Answer::Allowed { principal, topics },
             (Err(refusal), _) | (_, Err(refusal)) => refused(&refusal.code, refusal.outage),
         }

@@ -1,9 +1,9 @@
 //! The socket, as the plugin and others meet it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use latchkey_broker::Grants;
 use latchkey_broker::protocol::{Answer, MAX_QUESTION, Password, Question};
 use latchkey_broker::server::{Authority, Limits, Refusal, Server};
+use latchkey_broker::{Access, Filter, Grant, Grants};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
-/// Fake: one principal, whose password is `right`; it counts how often it is asked.
+/// Fake: one principal, whose password is `right`, and one that may use no topic; it counts how often it is asked.
 #[derive(Clone, Default)]
 struct Fake(Arc<AtomicUsize>);
 
@@ -22,13 +22,15 @@ impl Authority for Fake {
         self.0.fetch_add(1, Ordering::Relaxed);
         match (username, password.as_slice()) {
             ("alice", b"right") => Ok("alice@R".into()),
+            ("alice", b"of another") => Ok("bob@R".into()),
             ("alice", b"later") => Err(Refusal { code: "away".into(), outage: true }),
             _ => Err(Refusal { code: "wrong".into(), outage: false }),
         }
     }
 
-    async fn grants(&self, _: &str) -> Result<Grants, Refusal> {
-        Ok(Grants::default())
+    async fn grants(&self, principal: &str) -> Result<Grants, Refusal> {
+        let grant = Grant { filter: Filter::parse("a").unwrap(), access: Access::parse("r").unwrap() };
+        Ok(Grants(if principal == "alice@R" { vec![grant] } else { vec![] }))
     }
 }
 
@@ -92,6 +94,18 @@ fn a_verified_password_is_remembered_and_no_other_is() {
     }
     assert_eq!(socket.asked.0.load(Ordering::Relaxed), 1);
     assert_eq!(code(&connect(&socket.path, "rightalice", "1")), "wrong");
+}
+
+#[test]
+fn who_may_use_no_topic_is_refused_whether_it_connects_or_is_connected() {
+    let socket = serve(vec![me()]);
+    assert_eq!(code(&connect(&socket.path, "of another", "1")), "broker-no-topics");
+    let refresh = |principal: &str| {
+        let question = Question::Refresh { principal: principal.into() };
+        Answer::parse(&send(&socket.path, &question.line().unwrap())).unwrap()
+    };
+    let gone = Answer::Refused { code: "broker-no-topics".into(), outage: false };
+    assert_eq!((refresh("bob@R"), code(&refresh("alice@R"))), (gone, "allowed"));
 }
 
 #[test]

@@ -186,7 +186,9 @@ impl State {
             Err(_) | Ok(Answer::Refused { outage: true, .. }) => {}
             Ok(_) => {
                 self.principals.remove(principal);
-                let ended = self.clients.values().filter(|client| client.principal == principal);
+                // Whose connection has ended already may be gone, and another client have its id.
+                let connected = self.clients.iter().filter(|(place, _)| Some(**place) != self.leaving);
+                let ended = connected.map(|(_, client)| client).filter(|client| client.principal == principal);
                 self.ended.extend(ended.map(|client| client.id.clone()));
             }
         }

@@ -10,7 +10,6 @@ use latchkey_test_support::{Lines, spawn};
 use serde_json::{Value, json};
 
 use super::Centre;
-use crate::build;
 use crate::error::{HarnessError, io_error};
 use crate::process::{Finished, Process, TOOL, run};
 
@@ -62,10 +61,9 @@ impl Centre {
     /// `krb-keys redeem` of an edge, with this token.
     pub fn redeeming(&self, edge: &Edge, token: &str) -> Result<Command, HarnessError> {
         let manager: &BaseUrl = &self.parameters.place(Program::ClusterManager).url;
-        let directory: &BaseUrl = &self.parameters.place(Program::Directory).url;
         let token = self.write_secret(&format!("{}.token", edge.namespace), token)?;
         let config = json!({
-            "centre": { "directory": directory.to_string(), "authority": self.layout.authority() },
+            "centre": self.section(),
             "realm": self.parameters.realm,
             "cluster": { "uuid": edge.cluster, "name": edge.name },
             "namespace": edge.namespace,
@@ -74,18 +72,17 @@ impl Centre {
             "redeem": { "manager": manager.to_string(), "token_file": token, "patience_seconds": 20 },
         });
         let config = self.run.write(&format!("{}.json", edge.namespace), config.to_string())?;
-        let mut command = Command::new(build::program("krb-keys")?);
+        let mut command = Command::new(self.programs().join("krb-keys"));
         command.arg("redeem").arg("--config").arg(config).env_clear();
         Ok(command)
     }
 
     /// `krb-keys run` of an edge, with the files that a kubelet would mount.
     pub fn keeping(&self, edge: &Edge, keytab: &Path, password: &Path) -> Result<Command, HarnessError> {
-        let directory: &BaseUrl = &self.parameters.place(Program::Directory).url;
         let name = format!("op1krbkeys/{}", edge.name);
         let principal = self.parameters.upn(&name).map_err(|error| HarnessError::Unusable(error.to_string()))?;
         let config = json!({
-            "centre": { "directory": directory.to_string(), "authority": self.layout.authority() },
+            "centre": self.section(),
             "realm": self.parameters.realm,
             "cluster": { "uuid": edge.cluster, "name": edge.name },
             "namespace": edge.namespace,
@@ -95,9 +92,40 @@ impl Centre {
             "account": { "principal": principal, "password_file": password },
         });
         let config = self.run.write(&format!("{}-run.json", edge.namespace), config.to_string())?;
-        let mut command = Command::new(build::program("krb-keys")?);
+        let mut command = Command::new(self.programs().join("krb-keys"));
         command.arg("run").arg("--config").arg(config).env_clear();
         Ok(command)
+    }
+
+    /// `latchkey-edge-monitor` of an edge, with the password that a kubelet would mount.
+    pub fn monitoring(&self, edge: &Edge, password: &Path) -> Result<Command, HarnessError> {
+        self.with_account(edge, "monitor", password, "latchkey-edge-monitor")
+    }
+
+    /// `latchkey-edge-sync` of an edge, in the same way.
+    pub fn syncing(&self, edge: &Edge, password: &Path) -> Result<Command, HarnessError> {
+        self.with_account(edge, "sync", password, "latchkey-edge-sync")
+    }
+
+    fn with_account(&self, edge: &Edge, role: &str, password: &Path, program: &str) -> Result<Command, HarnessError> {
+        let config = json!({
+            "centre": self.section(),
+            "realm": self.parameters.realm,
+            "cluster": { "uuid": edge.cluster, "name": edge.name },
+            "namespace": edge.namespace,
+            "kubernetes": { "kubeconfig": edge.kubeconfig },
+            "account": { "principal": self.upn(&format!("op1{role}/{}", edge.name)), "password_file": password },
+        });
+        let config = self.run.write(&format!("{}-{role}.json", edge.namespace), config.to_string())?;
+        let mut command = Command::new(self.programs().join(program));
+        command.arg("--config").arg(config).env_clear();
+        Ok(command)
+    }
+
+    /// Where the centre is, as every program of an edge is told.
+    fn section(&self) -> Value {
+        let directory: &BaseUrl = &self.parameters.place(Program::Directory).url;
+        json!({ "directory": directory.to_string(), "authority": self.layout.authority() })
     }
 
     /// Runs it to its end: how it ended, and how long it took.

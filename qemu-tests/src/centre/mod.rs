@@ -5,12 +5,14 @@
 //! * [`realm`]: its KDC, and passwords for accounts that nobody has a password of
 //! * [`clusters`]: clusters made past the command, and looked at; what an edge reports
 //! * [`edge`]: an edge's programs, in a namespace of a real API server
+//! * [`bootstrapped`]: an edge that has redeemed its link, with its operator of keys
 //! * [`images`]: the container images of an edge's programs
 //! * [`registering`]: with it, a site of machines that register their clusters
 //! * [`broker`]: its MQTT broker, as stock clients see it
 //! * [`faults`]: a proxy that counts calls, and ends the caller before or after one of them
 //! * [`browser`]: a real browser on its page
 
+pub mod bootstrapped;
 pub mod broker;
 pub mod browser;
 pub mod clusters;

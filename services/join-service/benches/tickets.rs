@@ -13,7 +13,7 @@
 #[expect(dead_code, unused_imports, reason = "shared with the tests")]
 mod rig;
 
-use latchkey_bench::{Bench, Clock, Figure, Quantity};
+use latchkey_bench::{Bench, Clock, Figure, Quantity, memory_of, processor_time_of};
 use latchkey_cluster_store::{BootSeen, Enrolment, Recorded};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, Rules, State};
 use rig::{Client, Machine, Rig, Service};
@@ -52,9 +52,9 @@ fn joins(bench: &Bench) {
     join_all(&service, warm_up, 0);
     let busy = |join: &mut dyn FnMut(&[Machine], usize)| -> Vec<Duration> {
         let batches = measured.chunks(PER_BATCH.into()).enumerate().map(|(batch, machines)| {
-            let before = processor_time(&service.process);
+            let before = processor_time_of(service.process.id()).unwrap();
             join(machines, WARM_UP + batch * usize::from(PER_BATCH));
-            processor_time(&service.process).saturating_sub(before)
+            processor_time_of(service.process.id()).unwrap().saturating_sub(before)
         });
         batches.collect()
     };
@@ -98,22 +98,10 @@ fn report(bench: &Bench, id: &str, what: &str, batches: &[Duration]) {
     bench.report(&Figure::from_batches(&id, what, Clock::Processor, PER_BATCH.into(), batches));
 }
 
-/// Resident memory of the process now (`VmRSS`, proc(5)).
+/// Resident memory of the process now.
 fn memory(bench: &Bench, process: &Child, id: &str, what: &str) {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-    bench.count(&Quantity::new(&format!("join-service/{id}"), what, kibibytes * 1024));
-}
-
-/// Time on processors of all threads of the process: the first field of `schedstat` (proc(5)), nanoseconds.
-fn processor_time(process: &Child) -> Duration {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
-    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    };
-    Duration::from_nanos(tasks.filter_map(of_task).sum())
+    let memory = memory_of(process.id()).unwrap();
+    bench.count(&Quantity::new(&format!("join-service/{id}"), what, memory));
 }
 
 /// The decision alone, while a cluster grows to 10 000 nodes.

@@ -340,6 +340,6 @@ fn topics_are_those_of_templates(socket: &Path, name: &str) {
     let wrong = connect("alice", "wrong");
     assert_eq!(wrong, json!({"refused": {"code": "kerberos-wrong-password", "outage": false}}));
     let nobody = connect("sv1configdb", PASSWORD);
-    assert_eq!(nobody["allowed"]["topics"], json!([]), "nobody here is called so");
+    assert_eq!(nobody["refused"], json!({"code": "broker-no-topics", "outage": false}), "nobody here is called so");
     assert_eq!(connect("a b", PASSWORD)["refused"]["code"], "auth-name-not-accepted");
 }

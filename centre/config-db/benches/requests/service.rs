@@ -58,11 +58,9 @@ impl Service {
         reply.split("\"token\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     }
 
-    /// Resident memory of the process now (`VmRSS`, proc(5)).
+    /// Resident memory of the process now.
     pub(crate) fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+        latchkey_bench::memory_of(self.process.id()).unwrap()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Whom the service does not take up.
 
 use super::admissions::enrolled;
-use super::machine::{Machine, Replaying};
-use super::rig::{Peer, Refused, Rig, now, reference, request, rule};
+use super::machine::{IMAGE, Machine};
+use super::rig::{Peer, Refused, Rig, now, reference, request, revoked, rule};
 use latchkey_channel::{NoProof, Purpose, SpkiHash};
 use latchkey_cluster_store::registration::InvitationToken;
 use std::fs;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 #[test]
 fn evidence_that_is_not_that_of_a_locked_node_of_the_image_is_refused() {
@@ -51,18 +51,6 @@ fn without_a_policy_nobody_is_admitted() {
     fs::remove_file(&policy).unwrap();
     service.next_line(&["Configuration reloaded", "attestation"]);
     assert!(matches!(service.enrol(&machine, None), Err(Refused::Channel(_))));
-}
-
-#[test]
-fn evidence_of_another_session_is_worth_nothing() {
-    let machine = Machine::new(1);
-    let rig = Rig::new(&[&machine]);
-    let service = rig.start();
-    let replaying = Arc::new(Replaying { machine: machine.clone(), shown: Mutex::default() });
-    let ask = |purpose| service.ask(Arc::clone(&replaying) as _, purpose, &request(&machine, vec![]), None);
-    ask(Purpose::Enrol).unwrap();
-    let refused = ask(Purpose::Enrol);
-    assert!(matches!(refused, Err(Refused::Channel(_))), "{refused:?}");
 }
 
 #[test]
@@ -116,6 +104,28 @@ fn a_policy_that_is_swapped_while_a_machine_is_connected_counts() {
     let asked = peer.ask(Arc::new(machine.clone()), Purpose::Enrol, &request(&machine, vec![]), Some(&mut swap));
     assert_eq!(asked.unwrap_err().code(), "enrol-no-longer-admitted");
     assert!(matches!(service.enrol(&machine, None), Err(Refused::Channel(_))));
+}
+
+#[test]
+fn a_machine_whose_image_is_revoked_is_refused_even_while_it_is_connected() {
+    let machine = Machine::new(1);
+    let rig = Rig::new(&[&machine]);
+    rig.rules(&rule(10));
+    let token = rig.invite("Press_4");
+    let first = reference("1.0.0", IMAGE);
+    rig.store.documents().write_reference(&first).unwrap();
+    let mut service = rig.start();
+    let peer = *service;
+    let mut revoke = || {
+        rig.store.documents().write_reference(&revoked(&first)).unwrap();
+        service.next_line(&["Configuration reloaded", "attestation"]);
+    };
+    let asking = request(&machine, token.expose().to_vec());
+    let asked = peer.ask(Arc::new(machine.clone()), Purpose::Enrol, &asking, Some(&mut revoke));
+    assert_eq!(asked.unwrap_err().code(), "enrol-no-longer-admitted");
+    assert!(matches!(service.enrol(&machine, Some(&token)), Err(Refused::Channel(_))));
+    service.next_line(&["Admission", "refused", "code=image-revoked"]);
+    assert_eq!(rig.store.held().unwrap(), []);
 }
 
 #[test]

@@ -20,13 +20,18 @@ pub(crate) struct Machine {
 impl Machine {
     /// Runs the admitted image; founded the cluster of this number.
     pub(crate) fn new(number: u8) -> Self {
-        Self::booted(FakeTpm::generate(), IMAGE, [number; 32], number)
+        Self::of_cluster([number; 32], number.into())
     }
 
-    fn booted(mut tpm: FakeTpm, image: [u8; 32], lock: [u8; 32], number: u8) -> Self {
+    /// The same, of a cluster with this lock.
+    pub(crate) fn of_cluster(lock: [u8; 32], number: usize) -> Self {
+        Self::booted(FakeTpm::generate(), IMAGE, lock, number)
+    }
+
+    fn booted(mut tpm: FakeTpm, image: [u8; 32], lock: [u8; 32], number: usize) -> Self {
         tpm.set_pcr(11, image);
         tpm.set_pcr(15, lock);
-        Self { tpm: Arc::new(tpm), disk: format!("f1f1f1f1-0000-4000-8000-0000000000{number:02x}") }
+        Self { tpm: Arc::new(tpm), disk: format!("f1f1f1f1-0000-4000-8000-{number:012x}") }
     }
 
     /// The same machine (its other handles are gone) with this lock.
@@ -50,13 +55,17 @@ impl Machine {
 
 /// Shows what the machine showed first, whatever it is asked then: what somebody can do who was between it and a service.
 pub(crate) struct Replaying {
-    pub(crate) machine: Machine,
+    pub(crate) machine: Arc<dyn Attester>,
     pub(crate) shown: Mutex<Option<String>>,
 }
 
 impl Attester for Replaying {
     fn kinds(&self) -> Kinds {
         self.machine.kinds()
+    }
+
+    fn is_slow(&self) -> bool {
+        self.machine.is_slow()
     }
 
     fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {

@@ -6,7 +6,7 @@ use latchkey_api::grpc::{Channel, Limits, Status};
 use latchkey_api::v1::enrol_response::Outcome;
 use latchkey_api::v1::{EnrolRequest, EnrolmentClient};
 use latchkey_attestation::reference::PlatformProfile as MachineType;
-use latchkey_attestation::reference::{Description, ManifestName, Origin, Reference};
+use latchkey_attestation::reference::{Description, ManifestName, Origin, Reference, Revocation};
 use latchkey_attestation::{Digest, ReferenceValues};
 use latchkey_channel::{Attester, ChannelError, PinnedKeyVerifier, Purpose, SpkiHash, Terms, connect};
 use latchkey_cluster_store::registration::{Invitation, InvitationToken, RegistrationStore, Rules, Wanted};
@@ -34,6 +34,8 @@ const PRINCIPAL: &str = "sv1enrol@EXAMPLE.ORG";
 pub(crate) struct Rig {
     pub(crate) centre: centre::Rig,
     pub(crate) store: RegistrationStore,
+    /// Of the configuration.
+    pub(crate) limits: Value,
     files: TempDir,
 }
 
@@ -50,7 +52,7 @@ impl Rig {
         let files = tempfile::tempdir().unwrap();
         fs::create_dir(files.path().join("enrol")).unwrap();
         let store = RegistrationStore::open(files.path().join("enrol")).unwrap();
-        let rig = Self { centre: centre::Rig::new(), store, files };
+        let rig = Self { centre: centre::Rig::new(), store, limits: json!({}), files };
         let eks: Vec<String> = machines.iter().map(|machine| machine.ek().to_string()).collect();
         rig.trust(&eks);
         rig.store.documents().write_reference(&reference("1.0.0", IMAGE)).unwrap();
@@ -97,7 +99,7 @@ impl Rig {
         let url = |of| self.centre.url(of);
         let config = json!({
             "schema": 1, "listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "directory": "enrol",
-            "identity_key": "identity.key",
+            "identity_key": "identity.key", "limits": self.limits,
             "centre": {
                 "principal": PRINCIPAL, "password_file": "password", "insecure": true,
                 "services": {"config_db": url(service::CONFIG_DB), "cluster_manager": url(service::CLUSTER_MANAGER)},
@@ -145,9 +147,17 @@ pub(crate) fn reference(version: &str, pcr_11: [u8; 32]) -> ReferenceValues {
     ReferenceValues::predicted(&about, origin, vec![machine]).unwrap()
 }
 
+/// The next revision of a manifest, which revokes its image.
+pub(crate) fn revoked(manifest: &ReferenceValues) -> ReferenceValues {
+    let image = &manifest.images()[0];
+    let (name, version) = (image.name().to_owned(), image.version());
+    let revocation = Revocation { name, version, why: "a hole in its kernel".to_owned() };
+    manifest.edited(manifest.serial() + 1, |_, revoked| revoked.push(revocation)).unwrap()
+}
+
 /// The running binary; killed when dropped.
 pub(crate) struct Service {
-    process: Child,
+    pub(crate) process: Child,
     lines: Lines,
     log: Vec<String>,
     pub(crate) peer: Peer,
