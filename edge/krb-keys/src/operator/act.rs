@@ -9,13 +9,36 @@ use zeroize::Zeroizing;
 
 use super::account::Accounts;
 use super::decide::{Effect, Facts, Held};
-use super::object::Objects;
+use super::object::{Objects, Writing};
 use super::resource::{FINALIZER, FORCE_REKEY, HAS_OLD_KEYS, Kind, Place, REKEYED_AT, Refused, Wanted};
 use super::rivals::{Id, Rivals};
 use crate::failure::Failure;
 use crate::kubernetes::Secrets;
 use crate::redeem::{Serves, judged, random};
 use crate::secret::{Data, Stored, Written};
+
+/// What was read to decide on, each for the first write: after that it is another.
+#[allow(missing_debug_implementations)] // it holds secrets
+pub(crate) struct Read {
+    resource: Option<Writing>,
+    secret: Sight,
+}
+
+impl Read {
+    /// Of the resource alone.
+    pub(crate) fn of(resource: Writing) -> Self {
+        Self { resource: Some(resource), secret: Sight::Unread }
+    }
+}
+
+/// What is known of the Secret.
+#[derive(Default)]
+enum Sight {
+    #[default]
+    Unread,
+    Missing,
+    There(Stored),
+}
 
 /// Who is asked.
 #[derive(Debug, Clone)]
@@ -36,21 +59,28 @@ pub(crate) fn now() -> u64 {
 
 impl Act {
     /// What is known of the world, as far as the decision needs it.
-    pub(crate) async fn facts(&self, id: &Id, wanted: &Wanted, rivals: &Rivals) -> Result<Facts, Failure> {
+    pub(crate) async fn facts(
+        &self,
+        id: &Id,
+        wanted: &Wanted,
+        rivals: &Rivals,
+        read: &mut Read,
+    ) -> Result<Facts, Failure> {
         let mut shown = Vec::with_capacity(wanted.principals.len());
         for upn in &wanted.principals {
             shown.push(self.admin.show(upn).await?);
         }
         let (wanted_by_others, place_wanted_by_others) = rivals.others(id, wanted);
         let taken_by = rivals.first(id, wanted);
-        let held = self.held(wanted, &shown).await?;
+        let held = self.held(wanted, &shown, &mut read.secret).await?;
         let own = wanted.principals.contains(&self.own);
         Ok(Facts { held, shown, taken_by, wanted_by_others, place_wanted_by_others, own, now: now() })
     }
 
-    async fn held(&self, wanted: &Wanted, shown: &[Option<Shown>]) -> Result<Held, Failure> {
+    async fn held(&self, wanted: &Wanted, shown: &[Option<Shown>], sight: &mut Sight) -> Result<Held, Failure> {
         let Some(place) = &wanted.place else { return Ok(Held::Nowhere) };
-        let Some(stored) = self.secrets.read(&place.secret).await? else { return Ok(Held::Nothing) };
+        *sight = self.secrets.read(&place.secret).await?.map_or(Sight::Missing, Sight::There);
+        let Sight::There(stored) = sight else { return Ok(Held::Nothing) };
         if !stored.ours {
             return Ok(Held::Foreign);
         }
@@ -82,6 +112,7 @@ impl Act {
         id: &Id,
         wanted: &Result<Wanted, Refused>,
         effect: &Effect,
+        read: &mut Read,
     ) -> Result<(), Failure> {
         // One that cannot be read is let go at most.
         let wanted = match wanted {
@@ -90,11 +121,11 @@ impl Act {
             Err(refused) => return Err(Failure::Refused(refused.to_string())),
         };
         match effect {
-            Effect::Hold => self.objects.hold(id, FINALIZER).await,
+            Effect::Hold => self.objects.hold(id, FINALIZER, read.resource.take()).await,
             Effect::Release => self.objects.release(id, FINALIZER).await,
             Effect::WritePassword => {
                 let password = Zeroizing::new(random()?.as_bytes().to_vec());
-                self.put(place(wanted)?, password).await
+                self.put(place(wanted)?, password, &mut read.secret).await
             }
             Effect::CreateWithPassword(upn) => {
                 let password = self.value(place(wanted)?).await?;
@@ -109,7 +140,7 @@ impl Act {
                 Ok(self.admin.set_password(upn, &self.value(place(wanted)?).await?, None).await?)
             }
             Effect::CreateRandom(upn) => Ok(there(self.admin.create_random(upn).await)?),
-            Effect::Rekey { keep_old } => self.rekey(wanted, *keep_old).await,
+            Effect::Rekey { keep_old } => self.rekey(wanted, *keep_old, &mut read.secret).await,
             Effect::Enable(upn) => Ok(self.admin.enable(upn).await?),
             Effect::Disable(upn) => Ok(gone(self.admin.disable(upn).await)?),
             Effect::Trim => self.trim(wanted).await,
@@ -124,9 +155,9 @@ impl Act {
     }
 
     /// Makes the keys at the KDC, and writes them in one go.
-    async fn rekey(&self, wanted: &Wanted, keep_old: bool) -> Result<(), Failure> {
+    async fn rekey(&self, wanted: &Wanted, keep_old: bool, sight: &mut Sight) -> Result<(), Failure> {
         let place = place(wanted)?;
-        let stored = self.secrets.read(&place.secret).await?;
+        let stored = self.stored(place, sight).await?;
         // Before the KDC's keys are others: whether they can be written.
         if stored.as_ref().is_some_and(|stored| !stored.ours) {
             return Err(Failure::Refused(format!("the Secret {} is not ours", place.secret)));
@@ -173,8 +204,17 @@ impl Act {
         value.ok_or_else(|| Failure::Again(format!("{} has left the Secret {}", place.key, place.secret)))
     }
 
-    async fn put(&self, place: &Place, value: Zeroizing<Vec<u8>>) -> Result<(), Failure> {
-        let stored = self.secrets.read(&place.secret).await?;
+    /// The Secret of a place, as it was seen, or as it is now.
+    async fn stored(&self, place: &Place, sight: &mut Sight) -> Result<Option<Stored>, Failure> {
+        match std::mem::take(sight) {
+            Sight::Unread => Ok(self.secrets.read(&place.secret).await?),
+            Sight::Missing => Ok(None),
+            Sight::There(stored) => Ok(Some(stored)),
+        }
+    }
+
+    async fn put(&self, place: &Place, value: Zeroizing<Vec<u8>>, sight: &mut Sight) -> Result<(), Failure> {
+        let stored = self.stored(place, sight).await?;
         if stored.as_ref().is_some_and(|stored| !stored.ours) {
             return Err(Failure::Refused(format!("the Secret {} is not ours", place.secret)));
         }

@@ -11,6 +11,23 @@ use super::resource::Resource;
 use super::rivals::Id;
 use crate::failure::Failure;
 
+/// Which writing of a resource was read, and its finalizers in that.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    version: String,
+    finalizers: Vec<String>,
+}
+
+impl Writing {
+    fn of(object: &DynamicObject) -> Self {
+        let metadata = &object.metadata;
+        Self {
+            version: metadata.resource_version.clone().unwrap_or_default(),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+        }
+    }
+}
+
 /// The resources of a namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Objects {
@@ -28,9 +45,12 @@ impl Objects {
         id.0.api(&self.connection, &self.namespace)
     }
 
-    /// One of them as it stands now, which a watch tells a moment later; none if it is gone.
-    pub(crate) async fn read(&self, id: &Id) -> Result<Option<Resource>, ApiError> {
-        Ok(self.found(id).await?.map(|object| id.0.read(object, &self.realm)))
+    /// One of them as it stands now, which a watch tells a moment later, and which writing of it that is; none if it is gone.
+    pub(crate) async fn read(&self, id: &Id) -> Result<Option<(Resource, Writing)>, ApiError> {
+        Ok(self.found(id).await?.map(|object| {
+            let writing = Writing::of(&object);
+            (id.0.read(object, &self.realm), writing)
+        }))
     }
 
     async fn found(&self, id: &Id) -> Result<Option<DynamicObject>, ApiError> {
@@ -38,31 +58,40 @@ impl Objects {
         self.connection.run(&about(id), async move { api.get_opt(&name).await }).await
     }
 
-    /// Puts a finalizer on.
-    pub(crate) async fn hold(&self, id: &Id, finalizer: &str) -> Result<(), Failure> {
-        self.finalizers(id, |finalizers| {
+    /// Puts a finalizer on; `read` is how the resource was found a moment ago.
+    pub(crate) async fn hold(&self, id: &Id, finalizer: &str, read: Option<Writing>) -> Result<(), Failure> {
+        let put = |finalizers: &mut Vec<String>| {
             if !finalizers.iter().any(|one| one == finalizer) {
                 finalizers.push(finalizer.to_owned());
             }
-        })
-        .await
+        };
+        match read {
+            Some(read) => match self.finalizers(id, read, put).await {
+                Err(error) if error.code == ApiCode::Conflict => self.finalizers_now(id, put).await,
+                done => Ok(done?),
+            },
+            None => self.finalizers_now(id, put).await,
+        }
     }
 
     /// Takes it off.
     pub(crate) async fn release(&self, id: &Id, finalizer: &str) -> Result<(), Failure> {
-        self.finalizers(id, |finalizers| finalizers.retain(|one| one != finalizer)).await
+        self.finalizers_now(id, |finalizers| finalizers.retain(|one| one != finalizer)).await
     }
 
-    async fn finalizers(&self, id: &Id, change: impl FnOnce(&mut Vec<String>)) -> Result<(), Failure> {
+    async fn finalizers_now(&self, id: &Id, change: impl Fn(&mut Vec<String>)) -> Result<(), Failure> {
         let Some(found) = self.found(id).await? else { return Ok(()) };
-        let mut finalizers = found.metadata.finalizers.unwrap_or_default();
-        let before = finalizers.clone();
+        Ok(self.finalizers(id, Writing::of(&found), change).await?)
+    }
+
+    /// Others have finalizers, too: decided on what was read.
+    async fn finalizers(&self, id: &Id, read: Writing, change: impl Fn(&mut Vec<String>)) -> Result<(), ApiError> {
+        let mut finalizers = read.finalizers.clone();
         change(&mut finalizers);
-        if finalizers == before {
+        if finalizers == read.finalizers {
             return Ok(());
         }
-        // Others have finalizers, too: decided on what was read.
-        let version = found.metadata.resource_version.unwrap_or_default();
+        let version = read.version;
         self.patch(id, json!({ "metadata": { "resourceVersion": version, "finalizers": finalizers } })).await
     }
 
@@ -76,14 +105,13 @@ impl Objects {
         let of = |marks: &[(&str, Option<&str>)]| {
             marks.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect::<Map<String, Value>>()
         };
-        self.patch(id, json!({ "metadata": { "annotations": of(annotations), "labels": of(labels) } })).await
+        Ok(self.patch(id, json!({ "metadata": { "annotations": of(annotations), "labels": of(labels) } })).await?)
     }
 
-    async fn patch(&self, id: &Id, body: Value) -> Result<(), Failure> {
+    async fn patch(&self, id: &Id, body: Value) -> Result<(), ApiError> {
         let (api, name) = (self.api(id), id.1.clone());
         let patching = async move { api.patch(&name, &PatchParams::default(), &Patch::Merge(body)).await };
-        let patched = self.connection.run(&about(id), patching).await;
-        Ok(here(patched.map(drop))?)
+        here(self.connection.run(&about(id), patching).await.map(drop))
     }
 
     /// Says how it stands.

@@ -12,7 +12,7 @@ use latchkey_connection_limits::Backoff;
 use latchkey_kubernetes_client::{Connection, Follower};
 use smol::future::FutureExt as _;
 
-use super::act::{Act, now};
+use super::act::{Act, Read, now};
 use super::decide::{Decision, Held, decide, trim_at};
 use super::resource::Resource;
 use super::rivals::{Id, Rivals};
@@ -165,15 +165,16 @@ enum End {
 /// Brings one resource to where it is to be, and says so on it: what became of it, and the resource as it is then.
 async fn settle(act: &Act, id: &Id, seen: &Resource, rivals: &Rivals) -> (End, Resource) {
     // A watch may be late: what it told may still have a wish for a new key that this operator has met since.
-    let mut resource = match act.objects.read(id).await {
-        Ok(Some(resource)) => resource,
+    let (mut resource, writing) = match act.objects.read(id).await {
+        Ok(Some(read)) => read,
         Ok(None) => return (End::Settled(EVERY), seen.clone()),
         Err(error) => {
             tracing::warn!(kind = id.0.title(), name = id.1, %error, "The resource was not read");
             return (End::Failed, seen.clone());
         }
     };
-    let (phase, message, end) = match settled(act, id, &mut resource, rivals).await {
+    let read = Read::of(writing);
+    let (phase, message, end) = match settled(act, id, &mut resource, rivals, read).await {
         Ok(None) => return (End::Settled(EVERY), resource),
         Ok(Some(())) => ("Ready", "all is as it is to be".to_owned(), End::Settled(until_trim(&resource).min(EVERY))),
         Err(Failure::Refused(why)) => ("Refused", why, End::Refused),
@@ -192,10 +193,16 @@ async fn settle(act: &Act, id: &Id, seen: &Resource, rivals: &Rivals) -> (End, R
 }
 
 /// Nothing, where the resource is left alone or gone.
-async fn settled(act: &Act, id: &Id, resource: &mut Resource, rivals: &Rivals) -> Result<Option<()>, Failure> {
+async fn settled(
+    act: &Act,
+    id: &Id,
+    resource: &mut Resource,
+    rivals: &Rivals,
+    mut read: Read,
+) -> Result<Option<()>, Failure> {
     for _ in 0..ROUNDS {
         let facts = match &resource.wanted {
-            Ok(wanted) => act.facts(id, wanted, rivals).await?,
+            Ok(wanted) => act.facts(id, wanted, rivals, &mut read).await?,
             Err(_) => super::decide::Facts::none(now()),
         };
         let effects = match decide(resource, &facts) {
@@ -206,7 +213,7 @@ async fn settled(act: &Act, id: &Id, resource: &mut Resource, rivals: &Rivals) -
         };
         for effect in &effects {
             tracing::info!(kind = id.0.title(), name = id.1, effect = effect.word(), "Carrying out");
-            act.carry_out(id, &resource.wanted, effect).await?;
+            act.carry_out(id, &resource.wanted, effect, &mut read).await?;
             effect.note(resource, now());
         }
         // Whether the key of one that was disabled serves is found out once it is enabled.
