@@ -64,6 +64,7 @@ fn a_machine_registers_its_cluster_by_its_invitation_and_has_its_keys() {
     assert!(signed_in.status.success(), "{}", String::from_utf8_lossy(&signed_in.err));
 
     // Another boot registers nothing again: the keys stay, and so does the one link.
+    let _services = site.fleet.services().unwrap();
     let (before, shown) = (site.ready("node-1", "").unwrap(), centre.reported(&["show", "Press_4"]).unwrap());
     node.restart().unwrap();
     node.expect(MEMBER, STEP).unwrap();

@@ -18,6 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use latchkey_centre_site::Program;
 use latchkey_factory_plus::uuids::application;
 use latchkey_qemu_tests::centre::Centre;
+use latchkey_qemu_tests::kubernetes::program;
 use latchkey_qemu_tests::process::output;
 use latchkey_test_support::until;
 use serde_json::{Value, json};
@@ -59,6 +60,13 @@ fn is_reported(centre: &Centre, cluster: &str, certificate: &str) {
     is_sealing(centre, cluster);
 }
 
+/// Reports the certificate of a key that no controller has, as an Edge Sync would that is gone since.
+fn report_a_key(centre: &Centre, cluster: &str) {
+    let status = json!({ "kubeseal_cert": centre.sealing_certificate().unwrap() });
+    assert!(centre.report(centre.admin(), cluster, &status).unwrap() < 300);
+    is_sealing(centre, cluster);
+}
+
 fn is_sealing(centre: &Centre, cluster: &str) {
     until("the cluster manager to know it", || (centre.clusters().ok()?[cluster]["sealing"] == true).then_some(()));
 }
@@ -73,7 +81,7 @@ fn seal(centre: &Centre, place: &str, value: &[u8]) {
 #[test]
 #[ignore = "kustomize-controller and Sealed Secrets, built with Go; ./dev e2e edge_flux --ignored"]
 fn a_secret_that_is_sealed_at_the_centre_is_read_at_the_edge() {
-    let (centre, cluster) = rig::centre("edge-flux");
+    let (centre, cluster) = rig::centre("edge-flux", &[]);
     let mut site = Site::bootstrapped(&centre, &cluster, "first");
     let revision = site.source.reconcile(&centre, "self-link");
     let fetched = Instant::now();
@@ -138,11 +146,9 @@ fn a_secret_that_is_sealed_at_the_centre_is_read_at_the_edge() {
 #[test]
 #[ignore = "kustomize-controller and Sealed Secrets, built with Go; ./dev e2e edge_flux --ignored"]
 fn new_hardware_gets_what_the_repository_has_and_the_centre_says_what_it_cannot_open() {
-    let (centre, cluster) = rig::centre("edge-flux-again");
-    // Sealed for a key that is gone with the hardware which had it; its Edge Sync reported no more than that.
-    let status = json!({ "kubeseal_cert": centre.sealing_certificate().unwrap() });
-    assert!(centre.report(centre.admin(), &cluster, &status).unwrap() < 300);
-    is_sealing(&centre, &cluster);
+    let (centre, cluster) = rig::centre("edge-flux-again", &[]);
+    // Sealed for a key that is gone with the hardware which had it.
+    report_a_key(&centre, &cluster);
     for key in ["fplus-edge/plc/password", "fplus-edge/plc/user"] {
         seal(&centre, key, b"of the old hardware");
     }
@@ -184,4 +190,26 @@ fn new_hardware_gets_what_the_repository_has_and_the_centre_says_what_it_cannot_
     until("the secret", || (site.held("plc", "password")? == b"of the new hardware").then_some(()));
     assert_eq!(site.held("plc", "user").unwrap(), b"of the new hardware");
     until("nothing to be listed", || centre.reported(&["show", NAME]).unwrap()["errors"].is_null().then_some(()));
+}
+
+#[test]
+#[ignore = "kustomize-controller and Sealed Secrets, built with Go; ./dev e2e edge_flux --ignored"]
+fn secrets_of_a_bare_cluster_are_applied_once_somebody_has_defined_them() {
+    let (centre, cluster) = rig::centre("edge-flux-bare", &["--bare"]);
+    report_a_key(&centre, &cluster);
+    seal(&centre, "fplus-edge/plc/password", b"hush");
+    let site = Site::bootstrapped(&centre, &cluster, "bare");
+    let revision = site.source.reconcile(&centre, "self-link");
+    // Nothing of the cluster's own waits for somebody else.
+    site.applied("self-link", &revision);
+    let ready = until("the secrets to be refused", || {
+        let ready = condition(&site.kustomization("secrets"), "Ready");
+        (ready["status"] == "False" && ready["reason"] != "DependencyNotReady").then_some(ready)
+    });
+    assert!(ready["message"].as_str().unwrap().contains("no matches for kind \"SealedSecret\""), "{ready}");
+    let mut helm = Command::new(program("helm").unwrap());
+    let definition = output(helm.args(["show", "crds"]).arg(program("sealed-secrets.tgz").unwrap())).unwrap();
+    site.apply("sealed-secrets.yaml", &definition);
+    site.applied("secrets", &revision);
+    site.admin().get(&format!("{SEALED}/plc")).granted();
 }

@@ -58,6 +58,21 @@ impl Centre {
         token.ok_or_else(|| HarnessError::Unusable(format!("no link was made: {made}")))
     }
 
+    /// `krb5.conf` as the manifests and the chart give it to an edge: timestamps, by which who listens can guess passwords, are not
+    /// taken.
+    fn edge_krb5_conf(&self) -> Result<PathBuf, HarnessError> {
+        let path = self.layout.krb5_conf();
+        let text = std::fs::read_to_string(&path).map_err(io_error("read", &path))?;
+        let realm = "kpasswd_server =";
+        if !text.contains(realm) {
+            return Err(HarnessError::Unusable(format!("{} has no realm: {text}", path.display())));
+        }
+        self.run.write(
+            "edge-krb5.conf",
+            text.replacen(realm, &format!("disable_encrypted_timestamp = true\n        {realm}"), 1),
+        )
+    }
+
     /// `krb-keys redeem` of an edge, with this token.
     pub fn redeeming(&self, edge: &Edge, token: &str) -> Result<Command, HarnessError> {
         let manager: &BaseUrl = &self.parameters.place(Program::ClusterManager).url;
@@ -68,7 +83,7 @@ impl Centre {
             "cluster": { "uuid": edge.cluster, "name": edge.name },
             "namespace": edge.namespace,
             "kubernetes": { "kubeconfig": edge.kubeconfig },
-            "krb5_config": self.layout.krb5_conf(),
+            "krb5_config": self.edge_krb5_conf()?,
             "redeem": { "manager": manager.to_string(), "token_file": token, "patience_seconds": 20 },
         });
         let config = self.run.write(&format!("{}.json", edge.namespace), config.to_string())?;
@@ -87,7 +102,7 @@ impl Centre {
             "cluster": { "uuid": edge.cluster, "name": edge.name },
             "namespace": edge.namespace,
             "kubernetes": { "kubeconfig": edge.kubeconfig },
-            "krb5_config": self.layout.krb5_conf(),
+            "krb5_config": self.edge_krb5_conf()?,
             "keytab": keytab,
             "account": { "principal": principal, "password_file": password },
         });

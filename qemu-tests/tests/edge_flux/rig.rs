@@ -31,8 +31,8 @@ const FLUX: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/fplus-edge/k
 const IN_A_POD: &str = "mount -t tmpfs tmpfs /run; mkdir -p /run/secrets/kubernetes.io; \
                         cp -r \"$1\" /run/secrets/kubernetes.io/serviceaccount; shift; exec \"$@\"";
 
-/// A centre that has charts to give, and a cluster.
-pub(crate) fn centre(name: &str) -> (Centre, String) {
+/// A centre that has charts to give, and a cluster, made with these further arguments.
+pub(crate) fn centre(name: &str, arguments: &[&str]) -> (Centre, String) {
     let centre = Centre::started(name).unwrap();
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "flux-system" } });
     let mut set = vec![namespace, helm::definition()];
@@ -47,7 +47,8 @@ pub(crate) fn centre(name: &str) -> (Centre, String) {
     import.args(["centre", "charts", "import"]).arg(flux).arg(program("sealed-secrets.tgz").unwrap());
     import.arg("--centre").arg(centre.layout.operator()).arg("--password-file").arg(centre.run.file("password"));
     eprintln!("{}", output(&mut import).unwrap());
-    let cluster = centre.made(NAME).unwrap();
+    let made = centre.reported(&[&["new", NAME], arguments].concat()).unwrap();
+    let cluster = made["uuid"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
     (centre, cluster)
 }
 
@@ -89,6 +90,10 @@ impl Site {
         let path = format!("v1/cluster/{cluster}/manifests");
         let made = centre.send(centre.admin(), "POST", Program::ClusterManager, &path, &json!({})).unwrap();
         let made: BootstrapManifests = serde_json::from_str(&made.body).unwrap();
+        if !made.files.iter().any(|file| file.name == "flux-system.yaml") {
+            // Who has a bare cluster brings Flux himself.
+            site.apply("install.yaml", &fs::read_to_string(centre.run.file("install.yaml")).unwrap());
+        }
         for file in &made.files {
             site.apply(&file.name, &file.text);
         }
@@ -109,7 +114,7 @@ impl Site {
     }
 
     /// Applies documents as a bootstrap does, and waits until what they define is served.
-    fn apply(&self, name: &str, text: &str) {
+    pub(crate) fn apply(&self, name: &str, text: &str) {
         let file = self.place.join(name);
         fs::write(&file, text).unwrap();
         let kubectl = || {
