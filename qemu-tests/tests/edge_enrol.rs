@@ -1,5 +1,4 @@
 //! Machines found clusters with the real kubeadm and register them at a real centre, with nobody beside them but for `latchkey init`.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Instant;
 

@@ -211,7 +211,7 @@ impl Site {
     /// Edge Sync, with the rights and the configuration that the chart gave it, once its account's password is there.
     pub(crate) fn start_edge_sync(&mut self, centre: &Centre) {
         let password = until("the account of Edge Sync", || self.held("op1sync", "password"));
-        let password = centre.write_secret("edge-sync.password", &String::from_utf8(password).unwrap()).unwrap();
+        let password = centre.write_secret("edge-sync.password", password).unwrap();
         let map = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/edge-sync-config");
         let map = self.admin().get(&map).granted();
         let mut config: Value = serde_json::from_str(map["data"]["edge-sync.json"].as_str().unwrap()).unwrap();
