@@ -3,7 +3,8 @@
 //! Runs the benchmarks of the crates (each can also be run alone with `cargo bench -p …`), then what others have for
 //! the same work: rustls in this process, keylime, grpcio and sev-snp-measure from the Python package index in a virtual
 //! environment in the target directory; crate sev
-//! in a workspace of its own (`bench/peers/sev`); tpm2-tools, cryptsetup, systemd-measure and snpguest as the processes they are. A peer
+//! in a workspace of its own (`bench/peers/sev`); tpm2-tools, cryptsetup, systemd-measure, snpguest,
+//! kadmin and kubeseal (which Go builds, once) as the processes they are. A peer
 //! that is not there is named and left out.
 
 mod child;

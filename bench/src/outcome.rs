@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::promises::{Limit, PROMISED};
 
 /// Ours, and a peer that does the same work, or a part of it.
-const COMPARED: [(&str, &str); 21] = [
+const COMPARED: [(&str, &str); 23] = [
     ("attestation/quote-p256", "keylime/quote-p256"),
     ("attestation/quote-p256", "tpm2-tools/quote-p256"),
     ("attestation/quote-rsa", "keylime/quote-rsa"),
@@ -30,6 +30,8 @@ const COMPARED: [(&str, &str); 21] = [
     ("config-db/http-get", "pgbench/select"),
     ("config-db/http-put", "pgbench/update"),
     ("config-db/http-patch", "pgbench/update"),
+    ("cluster-manager/seal", "kubeseal/seal"),
+    ("krb-keys/hundred", "kadmin/hundred"),
 ];
 
 /// Everything a run found.

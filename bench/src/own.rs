@@ -12,7 +12,7 @@ use crate::child;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the lowest layer to the highest.
-const BENCHMARKS: [(&str, &str); 18] = [
+const BENCHMARKS: [(&str, &str); 21] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-attestation", "snp"),
     ("latchkey-attestation", "tdx"),
@@ -25,16 +25,19 @@ const BENCHMARKS: [(&str, &str); 18] = [
     ("latchkey-group-commit", "writes"),
     ("latchkey-config-db", "entries"),
     ("latchkey-config-db", "requests"),
+    ("latchkey-cluster-manager", "seal"),
+    ("latchkey-enrol-service", "decisions"),
     ("latchkey-qemu-tests", "centre"),
     ("latchkey-qemu-tests", "image"),
     ("latchkey-qemu-tests", "boot"),
     ("latchkey-qemu-tests", "disk"),
     ("latchkey-join-service", "api_server_tickets"),
+    ("latchkey-qemu-tests", "edge"),
     ("latchkey-qemu-tests", "kubernetes"),
 ];
 
 /// Those that need the programs of Kubernetes, which take too long to build for a run that does not ask for them.
-const OF_KUBERNETES: [&str; 2] = ["api_server_tickets", "kubernetes"];
+const OF_KUBERNETES: [&str; 3] = ["api_server_tickets", "edge", "kubernetes"];
 
 /// The benchmark whose server is measured as it ships, by a build of its own; which program that is, it reads there.
 const STATIC_SERVER: (&str, &str, &str) = ("latchkey-config-db", "requests", "LATCHKEY_BENCH_SERVER");

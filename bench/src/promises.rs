@@ -31,7 +31,7 @@ const fn promised(id: &'static str, at_most: Limit, what: &'static str, shown_by
 }
 
 /// All promises with numbers, in the order of the document.
-pub(crate) const PROMISED: [Promised; 39] = [
+pub(crate) const PROMISED: [Promised; 52] = [
     promised("agent/bytes", Limit::Bytes(2_500_000), "the agent, static, stripped", "`qemu-tests/src/bin/size.rs`"),
     promised("agent/crates", Limit::Count(110), "crates in it", "`qemu-tests/src/bin/size.rs`"),
     promised(
@@ -222,6 +222,60 @@ pub(crate) const PROMISED: [Promised; 39] = [
         "`qemu-tests/benches/centre.rs`",
     ),
     promised(
+        "enrol-service/decision",
+        Limit::Microseconds(5000.0),
+        "enrolling a cluster: TLS, evidence, decision, the service's side",
+        "`services/enrol-service/benches/decisions.rs`",
+    ),
+    promised(
+        "cluster-manager/seal",
+        Limit::TimesOf("kubeseal/seal", 0.05),
+        "sealing a secret for an edge, in the library, beside the process kubeseal",
+        "`centre/cluster-manager/benches/seal.rs`",
+    ),
+    promised(
+        "krb-keys/redeem",
+        Limit::Microseconds(2e6),
+        "an edge's bootstrap link, redeemed until its Secrets are there",
+        "`qemu-tests/benches/edge.rs`",
+    ),
+    promised(
+        "krb-keys/hundred",
+        Limit::TimesOf("kadmin/hundred", 2.0),
+        "100 KerberosKeys, from the operator's start until all are ready, beside one session of stock kadmin",
+        "`qemu-tests/benches/edge.rs`",
+    ),
+    promised(
+        "edge-sync/change-p99",
+        Limit::Microseconds(300_000.0),
+        "a Node's change, of 1000, until the centre has it, p99 of 200",
+        "`qemu-tests/benches/edge.rs`",
+    ),
+    promised(
+        "edge-sync/memory-thousand",
+        Limit::Bytes(32_000_000),
+        "peak memory of Edge Sync with these (`VmHWM`)",
+        "`qemu-tests/benches/edge.rs`",
+    ),
+    promised(
+        "edge-sync/memory",
+        Limit::Bytes(20_000_000),
+        "memory of Edge Sync with one machine (`VmRSS`)",
+        "`qemu-tests/benches/edge.rs`",
+    ),
+    promised(
+        "edge-monitor/memory",
+        Limit::Bytes(20_000_000),
+        "memory of Edge Monitor (`VmRSS`)",
+        "`qemu-tests/benches/edge.rs`",
+    ),
+    promised(
+        "edge-monitor/birth-slowest",
+        Limit::Microseconds(5e6),
+        "a broker is back, until the edge's birth, the slowest of 3",
+        "`qemu-tests/benches/edge.rs`",
+    ),
+    promised(
         "auth/bytes",
         Limit::Bytes(6_000_000),
         "the centre's auth, static, stripped",
@@ -251,6 +305,25 @@ pub(crate) const PROMISED: [Promised; 39] = [
         "the centre's git server, static, stripped",
         "`qemu-tests/src/bin/size.rs`",
     ),
+    promised(
+        "enrol-service/bytes",
+        Limit::Bytes(8_000_000),
+        "the enrol service, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
+    promised(
+        "krb-keys/bytes",
+        Limit::Bytes(4_200_000),
+        "the edge's krb-keys, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
+    promised(
+        "edge-monitor/bytes",
+        Limit::Bytes(4_200_000),
+        "the edge's monitor, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
+    promised("edge-sync/bytes", Limit::Bytes(4_200_000), "Edge Sync, static, stripped", "`qemu-tests/src/bin/size.rs`"),
 ];
 
 impl Limit {

@@ -78,11 +78,11 @@ pub fn guest(binary: &str) -> Result<PathBuf, HarnessError> {
 
 /// A program that images carry beside the agent, static like it. Its package has its name.
 pub fn for_nodes(program: &str) -> Result<PathBuf, HarnessError> {
-    static_program("release", program)
+    static_program("release", program, program)
 }
 
-fn static_program(profile: &str, program: &str) -> Result<PathBuf, HarnessError> {
-    let arguments = ["--profile", profile, "--package", program, "--bins", "--target"];
+fn static_program(profile: &str, package: &str, program: &str) -> Result<PathBuf, HarnessError> {
+    let arguments = ["--profile", profile, "--package", package, "--bins", "--target"];
     if has_musl() {
         return cargo_build(&[&arguments[..], &[MUSL]].concat())?.program(program);
     }
@@ -90,14 +90,18 @@ fn static_program(profile: &str, program: &str) -> Result<PathBuf, HarnessError>
     cargo_build(&[&arguments[..], &[GLIBC, "--config", &flags]].concat())?.program(program)
 }
 
-/// A program of the centre as users get it: static, in the profile that ships.
-pub fn for_centres(program: &str) -> Result<PathBuf, HarnessError> {
-    static_program("service", program)
+/// A program of a centre or an edge as users get it: static, in the profile that ships.
+pub fn as_shipped(package: &str, program: &str) -> Result<PathBuf, HarnessError> {
+    static_program("service", package, program)
 }
 
-/// The directory of all programs of a centre as users get them, mosquitto's plugin and the Kerberos helper too.
+/// The directory of all programs of a centre and its edges as users get them, mosquitto's plugin and the Kerberos helper too.
 pub fn centre_packaged() -> Result<PathBuf, HarnessError> {
-    let packages = ["latchkey-cli"].iter().chain(&CENTRE_PACKAGES).flat_map(|package| ["--package", package]);
+    let packages = ["latchkey-cli"]
+        .iter()
+        .chain(&CENTRE_PACKAGES)
+        .chain(&EDGE_PACKAGES)
+        .flat_map(|package| ["--package", package]);
     let arguments = ["--profile", "service", "--bins", "--lib"].into_iter().chain(packages);
     let latchkey = cargo_build(&arguments.collect::<Vec<_>>())?.program("latchkey")?;
     Ok(latchkey.parent().unwrap_or_else(|| Path::new("/")).to_owned())

@@ -1,5 +1,6 @@
 //! The same work done by others.
 
+mod kubeseal;
 mod launch;
 mod python;
 mod quote;
@@ -12,7 +13,7 @@ use std::path::Path;
 use crate::child;
 use crate::outcome::Outcome;
 
-/// Measures every peer that this machine has or can fetch. cryptsetup and pgbench are beside our own benchmarks already.
+/// Measures every peer that this machine has or can fetch. cryptsetup, pgbench and kadmin are beside our own benchmarks already.
 ///
 /// # Errors
 /// The run was stopped.
@@ -21,6 +22,8 @@ pub(crate) fn run(sources: &Path, target: &Path, outcome: &mut Outcome) -> Resul
     outcome.figures.push(tls::mutual());
     systemd::run(outcome);
     sev::run(sources, target, outcome);
+    child::check()?;
+    kubeseal::run(target, outcome);
     child::check()?;
     let python = python::Python::prepare(sources, target);
     child::check()?;

@@ -206,6 +206,17 @@ impl Bootstrapped {
         until(format_args!("{name} to go"), || (self.resource(name)["code"] == 404).then_some(()));
     }
 
+    /// Deletes every `KerberosKey`, and waits until they are gone.
+    ///
+    /// # Panics
+    /// If that is refused, or one stays.
+    pub fn remove_all(&self) {
+        let (admin, path) = (self.admin(), format!("{GROUP}/kerberos-keys"));
+        admin.delete(&path, &json!({})).granted();
+        let gone = || admin.get(&path).body()["items"].as_array().is_some_and(Vec::is_empty).then_some(());
+        until("all keys to go", gone);
+    }
+
     /// Whether stock kinit gets a ticket with a keytab from a Secret.
     pub fn serves(&self, secret: &str, key: &str, principal: &str) -> Result<bool, HarnessError> {
         let path = self.centre.run.file("tried.keytab");
