@@ -95,7 +95,7 @@ fn who_was_not_invited_waits_for_the_operator_and_an_unknown_image_is_refused() 
 
     // Its own operator trusts it, and has an invitation, which it does not spend.
     let invitation = all.invite("Press_6").unwrap();
-    let stranger = all.stranger(2).unwrap().start().unwrap();
+    let stranger = all.stranger().unwrap().start().unwrap();
     all.founded_by_stranger(&stranger, &invitation).unwrap();
     let refused = stranger.expect("not registered yet: ", STEP).unwrap().text;
     assert!(refused.contains("measurements-refused"), "{refused}");

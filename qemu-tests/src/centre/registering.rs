@@ -109,12 +109,12 @@ impl Registering {
     }
 
     /// A machine with an image that its own operator signed, and which the centre knows nothing of: its command line is another one.
-    /// Its operator's commands trust it from now on.
-    pub fn stranger(&self, number: u8) -> Result<Machine, HarnessError> {
+    /// Its operator's commands trust it from now on. It has the place of the first machine in the network, which must be off.
+    pub fn stranger(&self) -> Result<Machine, HarnessError> {
         let fleet: &Fleet = &self.site.fleet;
         let image = self.site.other_image("stranger", &format!("{} latchkey.log=debug", self.words))?;
         fleet.release(&image.values)?;
-        self.site.control_plane_of(number, &image)
+        self.site.control_plane_of("stranger", 1, &image)
     }
 
     /// The operator's own Flux comes: as far as what it defines.

@@ -170,12 +170,12 @@ impl Site {
 
     /// A machine that becomes a control plane: `node-NUMBER`.
     pub fn control_plane(&self, number: u8) -> Result<Machine, HarnessError> {
-        self.control_plane_of(number, self.fleet.image())
+        self.control_plane_of(&format!("node-{number}"), number, self.fleet.image())
     }
 
-    /// The same with another image.
-    pub(crate) fn control_plane_of(&self, number: u8, image: &OsImage) -> Result<Machine, HarnessError> {
-        let machine = self.node(number, CONTROL_PLANE, image)?;
+    /// The same under another name, with another image.
+    pub(crate) fn control_plane_of(&self, name: &str, number: u8, image: &OsImage) -> Result<Machine, HarnessError> {
+        let machine = self.node(name, number, CONTROL_PLANE, image)?;
         let machine = machine.forward(Port::choose()?, API_SERVER);
         let inside = self.inside.get(usize::from(number).wrapping_sub(1)).cloned();
         Ok(inside.into_iter().fold(machine, |machine, port| machine.forward(port, JOIN_SERVICE)))
@@ -184,12 +184,17 @@ impl Site {
     /// A machine that becomes a worker. It yields to control planes: an API server that gets no time to answer its probes is ended
     /// by its kubelet, and begun anew.
     pub fn worker(&self, number: u8) -> Result<Machine, HarnessError> {
-        Ok(self.node(number, WORKER, self.fleet.image())?.yields())
+        Ok(self.node(&format!("node-{number}"), number, WORKER, self.fleet.image())?.yields())
     }
 
-    fn node(&self, number: u8, (processors, memory): (u32, u32), image: &OsImage) -> Result<Machine, HarnessError> {
-        let name = format!("node-{number}");
-        let machine = self.fleet.machine_of(&name, image.boot(), &self.fleet.tpm(&name)?)?;
+    fn node(
+        &self,
+        name: &str,
+        number: u8,
+        (processors, memory): (u32, u32),
+        image: &OsImage,
+    ) -> Result<Machine, HarnessError> {
+        let machine = self.fleet.machine_of(name, image.boot(), &self.fleet.tpm(name)?)?;
         Ok(machine.processors(processors).memory(memory).lan(&self.lan, number))
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn play(as_json: bool) -> Result<(), HarnessError> {
     let cluster = all.centre.reported(&["show", NAME])?;
     node.kill();
     let stolen = all.invite("Press_5")?;
-    let mut stranger = on(&board, "stranger", all.stranger(2)?)?;
+    let mut stranger = on(&board, "stranger", all.stranger()?)?;
     all.founded_by_stranger(&stranger, &stolen)?;
     let told = stranger.expect("not registered yet: ", STEP)?.text;
     board.headline("The stranger is refused: the centre knows nothing of its image.");
