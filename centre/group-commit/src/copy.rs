@@ -1,10 +1,11 @@
 //! A copy of the file at one moment, while it is written.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redb::backends::FileBackend;
 use redb::{Database, ReadTransaction, ReadableTable};
@@ -41,15 +42,30 @@ pub fn copy_place(path: &Path) -> PathBuf {
     beside(path, ".backup")
 }
 
-/// One copy at a time: another one would take away what this one writes, and leave its own half under this one's name.
-static COPYING: Mutex<()> = Mutex::new(());
+/// The paths that copies are being written to.
+static COPYING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// One copy at a time to one path: another one would take away what this one writes, and leave its own half under this one's name.
+struct Writing<'a>(&'a Path);
+
+impl<'a> Writing<'a> {
+    fn to(path: &'a Path) -> Result<Self, CopyError> {
+        if Self::all().insert(path.to_owned()) { Ok(Self(path)) } else { Err(CopyError::Busy) }
+    }
+
+    fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+        COPYING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        Self::all().remove(self.0);
+    }
+}
 
 fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) -> Result<(), CopyError> {
-    let _one = match COPYING.try_lock() {
-        Ok(one) => one,
-        Err(TryLockError::Poisoned(one)) => one.into_inner(),
-        Err(TryLockError::WouldBlock) => return Err(CopyError::Busy),
-    };
+    let _one = Writing::to(path)?;
     let unfinished = beside(path, ".unfinished");
     // What a copy left that did not end.
     if let Err(error) = fs::remove_file(&unfinished)
@@ -84,4 +100,23 @@ fn fill(from: &ReadTransaction, tables: &'static [&'static str], file: File) -> 
     transaction.commit()?;
     database.close()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_copy_at_a_time_and_other_paths_theirs_meanwhile() {
+        let (path, other) = (Path::new("one place"), Path::new("another place"));
+        let first = Writing::to(path).unwrap();
+        let meanwhile = Writing::to(other).unwrap();
+        assert!(matches!(Writing::to(path), Err(CopyError::Busy)));
+        drop(meanwhile);
+        assert!(matches!(Writing::to(path), Err(CopyError::Busy)), "the other one's end frees its own path");
+        drop(first);
+        Writing::to(path).unwrap();
+    }
 }

@@ -124,7 +124,7 @@ pub enum CopyError {
     /// One of the two files fails.
     #[error("cannot copy: {0}")]
     Storage(String),
-    /// This process makes another copy.
+    /// This process makes another copy at the same path.
     #[error("another copy is being made; ask again when it is done")]
     Busy,
     /// The store was closed.
