@@ -72,7 +72,7 @@ keeps_secrets!(ClusterJoin {
     payload by take_payload;
     wiped bootstrap_token;
     open api_server_endpoint, api_servers, ca_certificates, component_list, control_plane_files, kubelet_certificate, kubernetes_version, secrets_key,
-        service_files
+        service_files, untainted
 });
 impl v1::ClusterJoin {
     /// Moves `bootstrap_token` out, leaving it empty.

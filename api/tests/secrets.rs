@@ -36,6 +36,7 @@ fn ticket() -> v1::JoinTicket {
             service_files: vec![v1::ControlPlaneFile { name: "master.json".into(), data: b"master-hush".to_vec() }],
             secrets_key: Some(v1::SecretsKey { key: b"secrets-hush".to_vec(), version: 1 }),
             api_servers: Vec::new(),
+            untainted: false,
         }),
     }
 }

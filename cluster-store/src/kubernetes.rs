@@ -21,6 +21,9 @@ pub struct KubernetesFile {
     /// Whether nodes reach the API servers by the balancer that their image carries. `api_server` is then the first of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub api_balancer: bool,
+    /// Whether control planes get no taint: pods may run on them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untainted: bool,
     /// What nodes of images without components get for themselves: the JSON of a list that `latchkey init` made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component_list: Option<String>,
@@ -77,6 +80,7 @@ impl KubernetesFile {
             api_server: api_server.into(),
             kubernetes_version: kubernetes_version.into(),
             api_balancer: false,
+            untainted: false,
             component_list: None,
             next: None,
             service_networks: kubeadms(),

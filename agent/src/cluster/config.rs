@@ -131,6 +131,9 @@ struct Registration<'a> {
     name: &'a str,
     cri_socket: &'a str,
     image_pull_policy: &'a str,
+    /// "If this field is unset, i.e. nil, it will be defaulted with a control-plane taint for control-plane nodes." (`NodeRegistrationOptions`)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    taints: Option<[(); 0]>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kubelet_extra_args: Vec<Argument>,
 }
@@ -195,7 +198,7 @@ pub(super) fn init(
     let own = with_balancer.then(|| local_address(endpoint)).flatten();
     let own = own.map(|advertise_address| LocalEndpoint { advertise_address });
     let init = Init {
-        node_registration: registration(member, endpoint),
+        node_registration: registration(member, endpoint, settings.untainted),
         local_api_endpoint: own.or_else(|| local_endpoint(endpoint)),
         timeouts: TIMEOUTS,
     };
@@ -242,7 +245,7 @@ pub(super) fn join(
         API,
         "JoinConfiguration",
         Join {
-            node_registration: registration(member, endpoint),
+            node_registration: registration(member, endpoint, control_plane && ticket.untainted),
             discovery: Discovery { file: DiscoveryFile { path: discovery } },
             control_plane: control_plane.then(|| ControlPlane { local_api_endpoint: local_endpoint(endpoint) }),
             skip_phases: match phases {
@@ -287,12 +290,13 @@ pub(super) fn certificates(version: &str) -> String {
 }
 
 /// The kubelet serves where the report says it: two answers to one question would be a certificate that nobody approves.
-fn registration<'a>(member: &'a Member, endpoint: &str) -> Registration<'a> {
+fn registration<'a>(member: &'a Member, endpoint: &str, untainted: bool) -> Registration<'a> {
     let node_ip = local_address(endpoint).map(|address| Argument { name: "node-ip", value: address.to_string() });
     Registration {
         name: &member.node_name,
         cri_socket: CRI_SOCKET,
         image_pull_policy: PULL_POLICY,
+        taints: untainted.then_some([]),
         kubelet_extra_args: node_ip.into_iter().collect(),
     }
 }
@@ -418,6 +422,24 @@ mod tests {
         let documents = initialised(&settings("api.plant.example", false));
         assert_eq!(documents[1]["controlPlaneEndpoint"], "api.plant.example");
         assert!(documents[0].get("localAPIEndpoint").is_none());
+    }
+
+    #[test]
+    fn pods_run_on_control_planes_where_the_operator_says_so() {
+        let untainted = |untainted| ClusterSettings { untainted, ..ClusterSettings::default() };
+        let taints = |documents: &[serde_json::Value]| documents[0]["nodeRegistration"].get("taints").cloned();
+        assert_eq!(taints(&initialised(&untainted(false))), None, "kubeadm's default taints it");
+        assert_eq!(taints(&initialised(&untainted(true))), Some(serde_json::json!([])));
+        for (role, said, wanted) in [
+            (NodeRole::ControlPlane, true, Some(serde_json::json!([]))),
+            (NodeRole::ControlPlane, false, None),
+            (NodeRole::Worker, true, None),
+        ] {
+            let mut ticket = ticket();
+            ticket.untainted = said;
+            let document = join(&member(role), &ticket, Path::new("/run/d"), Phases::All).unwrap();
+            assert_eq!(taints(&[serde_json::from_slice(&document).unwrap()]), wanted, "{role:?} {said}");
+        }
     }
 
     #[test]

@@ -207,6 +207,7 @@ fn check_settings(settings: &ClusterSettings) -> Result<(), Status> {
         service_files,
         api_balancer: _,
         component_list,
+        untainted: _,
     } = settings;
     if component_list.len() > MAX_COMPONENT_LIST {
         let length = component_list.len();

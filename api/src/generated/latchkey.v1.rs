@@ -224,6 +224,9 @@ pub struct ClusterSettings {
     /// what nodes of images without components get for themselves; at most 64 KiB (`ComponentList`)
     #[prost(bytes = "vec", tag = "9")]
     pub component_list: ::prost::alloc::vec::Vec<u8>,
+    /// control planes get no taint: pods may run on them
+    #[prost(bool, tag = "10")]
+    pub untainted: bool,
 }
 /// The components of a Kubernetes release, for nodes of images without any.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -678,6 +681,9 @@ pub struct ClusterJoin {
     /// as in ClusterSettings
     #[prost(bytes = "vec", tag = "12")]
     pub component_list: ::prost::alloc::vec::Vec<u8>,
+    /// as in ClusterSettings; only for control planes
+    #[prost(bool, tag = "13")]
+    pub untainted: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RejoinRequest {

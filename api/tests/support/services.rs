@@ -87,6 +87,7 @@ impl v1::Join<Peer> for Fixture {
                 secrets_key: None,
                 service_files: vec![],
                 api_servers: Vec::new(),
+                untainted: true,
             }),
         })
     }

@@ -16,6 +16,9 @@ pub(super) struct Asked {
     pod_cidr: String,
     service_cidr: String,
     api_balancer: bool,
+    /// Not in a journal of an earlier release.
+    #[serde(default)]
+    untainted: bool,
     component_list: String,
     services_inside: bool,
     /// None in a journal of an earlier release.
@@ -32,6 +35,7 @@ impl Asked {
             pod_cidr: settings.pod_cidr.clone(),
             service_cidr: settings.service_cidr.clone(),
             api_balancer: settings.api_balancer,
+            untainted: settings.untainted,
             component_list: String::from_utf8_lossy(&settings.component_list).into_owned(),
             services_inside,
             store: Some(store),
@@ -60,8 +64,12 @@ impl Asked {
         if !now.cert_sans.is_empty() && now.cert_sans != self.cert_sans {
             return Err(differs("--cert-san", &format!("{:?}", self.cert_sans)));
         }
-        if now.api_balancer && !self.api_balancer {
-            return Err(differs("--api-balancer", "not given"));
+        for (flag, now, before) in
+            [("--api-balancer", now.api_balancer, self.api_balancer), ("--untainted", now.untainted, self.untainted)]
+        {
+            if now && !before {
+                return Err(differs(flag, "not given"));
+            }
         }
         if services_inside != self.services_inside {
             let before = if self.services_inside { "inside" } else { "outside" };
@@ -73,6 +81,7 @@ impl Asked {
         settings.pod_cidr.clone_from(&self.pod_cidr);
         settings.service_cidr.clone_from(&self.service_cidr);
         settings.api_balancer = self.api_balancer;
+        settings.untainted = self.untainted;
         // Another release of this command may make another list of the same version: the machine has this one.
         settings.component_list = self.component_list.clone().into_bytes();
         Ok(())

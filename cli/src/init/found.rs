@@ -217,6 +217,7 @@ fn said_endpoint(settings: &ClusterSettings) -> Option<String> {
 fn described(settings: &ClusterSettings, address: &str, version: String) -> Result<KubernetesFile, CommandError> {
     let mut described = KubernetesFile::new(address, version);
     described.api_balancer = settings.api_balancer;
+    described.untainted = settings.untainted;
     let list = std::str::from_utf8(&settings.component_list).unwrap_or_default();
     described.component_list = Some(list.to_owned()).filter(|list| !list.is_empty());
     // No machine gets a certificate for an address of a service, nor for one of the API server.

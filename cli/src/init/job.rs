@@ -76,6 +76,7 @@ impl Job {
             secrets_key: None,
             service_files: Vec::new(),
             api_balancer: balancer(arguments)?,
+            untainted: arguments.has("untainted"),
             component_list: component_list(arguments)?,
         };
         if store == Store::Kubernetes {

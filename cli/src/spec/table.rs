@@ -277,6 +277,10 @@ pub(super) const COMMANDS: &[Command] = &[
                 "api-balancer",
                 "nodes reach the API servers by the balancer of their image, and outlive the\ncontrol plane that they joined through; for --store kubernetes",
             ),
+            switch(
+                "untainted",
+                "control planes get no taint: pods run on them, too, as a cluster of one machine\nneeds",
+            ),
             Flag {
                 need: AnyNumber,
                 ..flag("cert-san", "NAME", "one more name or address for the API server's certificate")

@@ -86,6 +86,7 @@ impl Entry {
         join.api_servers = api_servers.iter().map(ToString::to_string).collect();
         join.kubernetes_version.clone_from(&self.material.file.kubernetes_version);
         join.component_list = self.material.file.component_list.clone().unwrap_or_default().into_bytes();
+        join.untainted = self.material.file.untainted;
         join.ca_certificates.clone_from(&self.material.authority);
         join
     }
