@@ -209,7 +209,7 @@ impl Cluster<'_> {
             let state = self.read(&state).await.unwrap_or_default();
             let failed = state.starts_with("Failed");
             if failed || begun.elapsed() > REDEEM {
-                self.tell_why().await;
+                self.tell_why(failed).await;
                 let what =
                     if failed { "the pod edge-bootstrap failed" } else { "the pod edge-bootstrap did not end in time" };
                 return Err(EnrolError::new(EnrolCode::NotRedeemed, format!("{what} (its state: {state})")));
@@ -222,10 +222,11 @@ impl Cluster<'_> {
         }
     }
 
-    /// The pod's last words, for the console. The API server has them; its log only the kubelet has, whose certificate nobody may have
-    /// granted yet.
-    async fn tell_why(&mut self) {
-        let words = ["get", POD, LAST_WORDS, self.namespace.as_str(), PATIENCE];
+    /// The pod's words, for the console. The last ones of a pod that failed the API server has; its log only the kubelet has, whose
+    /// certificate nobody may have granted yet.
+    async fn tell_why(&mut self, failed: bool) {
+        let words = if failed { ["get", POD, LAST_WORDS] } else { ["logs", POD, "--tail=5"] };
+        let words = [&words[..], &[self.namespace.as_str(), PATIENCE]].concat();
         // Without them there is still the reason.
         drop(self.kubeadm.kubectl_with(&words, b"", Stdout::Progress, &[], self.progress).await);
     }

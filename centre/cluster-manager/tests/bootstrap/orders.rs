@@ -81,6 +81,10 @@ fn the_pods_own_words_are_shown() {
     edge.set("outcome", "Failed");
     let said = edge.fails();
     assert!(said.contains("the pod's own words"), "{said}");
+    // One that has not ended has a log alone.
+    edge.set("outcome", "Pending");
+    let said = edge.fails();
+    assert!(said.contains("the log of the pod") && !said.contains("own words"), "{said}");
 }
 
 #[test]

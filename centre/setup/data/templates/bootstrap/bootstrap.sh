@@ -126,9 +126,12 @@ make_keys() {
     say "The pod edge-bootstrap makes this cluster's keys."
     given_up() { pod_has_failed; }
     if ! wait_for "$NAMESPACE" 'jsonpath={.status.phase}=Succeeded' pod/edge-bootstrap; then
-        # The API server has its last words, also where nobody granted the kubelet the certificate that its log comes by.
-        ours get pod edge-bootstrap -o 'jsonpath={.status.containerStatuses[0].state.terminated.message}{"\n"}' >&2 || :
-        ! pod_has_failed || fail "no keys were made; the pod edge-bootstrap has said why."
+        if pod_has_failed; then
+            # Its log only the kubelet has, whose certificate nobody may have granted yet; its last words the API server has.
+            ours get pod edge-bootstrap -o 'jsonpath={.status.containerStatuses[0].state.terminated.message}{"\n"}' >&2 || :
+            fail "no keys were made; the pod edge-bootstrap has said why."
+        fi
+        ours logs pod/edge-bootstrap --tail=20 >&2 || :
         reason=$(ours get pod edge-bootstrap -o \
             'jsonpath={.status.phase} {.status.containerStatuses[0].state.waiting.reason} {.status.conditions[?(@.status=="False")].message}') || reason=unknown
         fail "the pod edge-bootstrap did not end within $LIMIT s (its state: $reason). Run this again when that is mended."
