@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checks;
+mod container_archives;
 mod container_boot;
 mod container_image;
 mod container_store;
