@@ -15,6 +15,7 @@ fn seconds(what: &str, since: Instant) {
 #[test]
 #[ignore = "a real control plane, with Kubernetes built with Go; ./dev e2e edge_enrol --ignored"]
 fn a_machine_registers_its_cluster_by_its_invitation_and_has_its_keys() {
+    Registering::prepare().unwrap();
     if test_again("a_machine_registers_its_cluster_by_its_invitation_and_has_its_keys").unwrap() {
         return;
     }
@@ -78,6 +79,7 @@ fn a_machine_registers_its_cluster_by_its_invitation_and_has_its_keys() {
 #[test]
 #[ignore = "real control planes, with Kubernetes built with Go; ./dev e2e edge_enrol --ignored"]
 fn who_was_not_invited_waits_for_the_operator_and_an_unknown_image_is_refused() {
+    Registering::prepare().unwrap();
     if test_again("who_was_not_invited_waits_for_the_operator_and_an_unknown_image_is_refused").unwrap() {
         return;
     }

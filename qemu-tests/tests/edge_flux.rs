@@ -1,12 +1,8 @@
 //! An edge that is driven from its repository: real kustomize-controller, real Sealed Secrets, on a real API server.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "edge_flux/helm.rs"]
-mod helm;
 #[path = "edge_flux/rig.rs"]
 mod rig;
-#[path = "edge_flux/source.rs"]
-mod source;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -83,15 +79,15 @@ fn seal(centre: &Centre, place: &str, value: &[u8]) {
 fn a_secret_that_is_sealed_at_the_centre_is_read_at_the_edge() {
     let (centre, cluster) = rig::centre("edge-flux", &[]);
     let mut site = Site::bootstrapped(&centre, &cluster, "first");
-    let revision = site.source.reconcile(&centre, "self-link");
+    let revision = site.flux.fetch(&centre, "self-link").unwrap();
     let fetched = Instant::now();
-    site.source.reconcile(&centre, "helm-charts");
+    site.flux.fetch(&centre, "helm-charts").unwrap();
     let release = until("the release of the cluster's chart", || {
         let all = site.admin().get("/apis/helm.toolkit.fluxcd.io/v2/namespaces/fplus-edge/helmreleases");
         all.body()["items"][0]["metadata"]["name"].as_str().map(str::to_owned)
     });
     eprintln!("the repository's first manifest after {:?}", fetched.elapsed());
-    assert_eq!(helm::reconcile(&site, &site.admin()), [release]);
+    assert_eq!(site.flux.install_releases().unwrap(), [release]);
     site.applied("self-link", &revision);
     eprintln!("the first Kustomization ready after {:?}, with helm's work", fetched.elapsed());
     for program in ["krb-keys", "edge-sync", "edge-monitor"] {
@@ -107,7 +103,7 @@ fn a_secret_that_is_sealed_at_the_centre_is_read_at_the_edge() {
     let begin = Instant::now();
     seal(&centre, "fplus-edge/plc/password", &value);
     let sealed = begin.elapsed();
-    let revision = site.source.reconcile(&centre, "self-link");
+    let revision = site.flux.fetch(&centre, "self-link").unwrap();
     let fetched = begin.elapsed();
     until("the sealed secret", || (site.admin().get(&format!("{SEALED}/plc")).status() == 200).then_some(()));
     let applied = begin.elapsed();
@@ -128,7 +124,7 @@ fn a_secret_that_is_sealed_at_the_centre_is_read_at_the_edge() {
     eprintln!("a new key told after {told:?}");
     assert!(told < SOON, "{told:?}");
     seal(&centre, "fplus-edge/plc/user", b"operator");
-    site.source.reconcile(&centre, "self-link");
+    site.flux.fetch(&centre, "self-link").unwrap();
     assert_eq!(until("the second key", || site.held("plc", "user")), b"operator");
     assert_eq!(site.held("plc", "password").unwrap(), value);
 
@@ -137,7 +133,7 @@ fn a_secret_that_is_sealed_at_the_centre_is_read_at_the_edge() {
         let path = format!("v1/cluster/{cluster}/secret/fplus-edge/plc/{key}");
         assert_eq!(centre.ask(centre.admin(), "DELETE", Program::ClusterManager, &path).unwrap().status, 204);
     }
-    let revision = site.source.reconcile(&centre, "self-link");
+    let revision = site.flux.fetch(&centre, "self-link").unwrap();
     site.applied("secrets", &revision);
     assert_eq!(site.admin().get(&format!("{SEALED}/plc")).status(), 404);
     assert!(centre.reported(&["show", NAME]).unwrap()["errors"].is_null());
@@ -155,8 +151,8 @@ fn new_hardware_gets_what_the_repository_has_and_the_centre_says_what_it_cannot_
 
     // With secrets in the repository, and no definition of them at the edge.
     let mut site = Site::bootstrapped(&centre, &cluster, "new-hardware");
-    let revision = site.source.reconcile(&centre, "self-link");
-    site.source.reconcile(&centre, "helm-charts");
+    let revision = site.flux.fetch(&centre, "self-link").unwrap();
+    site.flux.fetch(&centre, "helm-charts").unwrap();
     let waits = until("the secrets to wait", || {
         let ready = condition(&site.kustomization("secrets"), "Ready");
         (ready["status"] == "False").then_some(ready)
@@ -164,7 +160,7 @@ fn new_hardware_gets_what_the_repository_has_and_the_centre_says_what_it_cannot_
     assert_eq!(waits["reason"], "DependencyNotReady", "{waits}");
     assert_ne!(condition(&site.kustomization("self-link"), "Ready")["status"], "True");
     assert_eq!(site.admin().get(SEALED).status(), 404);
-    assert_eq!(helm::reconcile(&site, &site.admin()).len(), 1);
+    assert_eq!(site.flux.install_releases().unwrap().len(), 1);
     let defined = Instant::now();
     site.applied("self-link", &revision);
     site.applied("secrets", &revision);
@@ -186,7 +182,7 @@ fn new_hardware_gets_what_the_repository_has_and_the_centre_says_what_it_cannot_
     for key in ["fplus-edge/plc/password", "fplus-edge/plc/user"] {
         seal(&centre, key, b"of the new hardware");
     }
-    site.source.reconcile(&centre, "self-link");
+    site.flux.fetch(&centre, "self-link").unwrap();
     until("the secret", || (site.held("plc", "password")? == b"of the new hardware").then_some(()));
     assert_eq!(site.held("plc", "user").unwrap(), b"of the new hardware");
     until("nothing to be listed", || centre.reported(&["show", NAME]).unwrap()["errors"].is_null().then_some(()));
@@ -199,7 +195,7 @@ fn secrets_of_a_bare_cluster_are_applied_once_somebody_has_defined_them() {
     report_a_key(&centre, &cluster);
     seal(&centre, "fplus-edge/plc/password", b"hush");
     let site = Site::bootstrapped(&centre, &cluster, "bare");
-    let revision = site.source.reconcile(&centre, "self-link");
+    let revision = site.flux.fetch(&centre, "self-link").unwrap();
     // Nothing of the cluster's own waits for somebody else.
     site.applied("self-link", &revision);
     let ready = until("the secrets to be refused", || {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::Centre;
 use super::edge::Edge;
 use crate::error::{HarnessError, io_error};
+use crate::kubernetes::definition;
 use crate::process::{Process, TOOL, run};
 
 /// The edge's namespace.
@@ -53,9 +54,9 @@ impl Bootstrapped {
         let api = ApiServer::start();
         let admin = api.client(&api.admin());
         admin.post("/api/v1/namespaces", &json!({ "metadata": { "name": NAMESPACE } })).granted();
-        for [group, version, kind, plural] in KINDS {
+        for defined @ [group, _, kind, plural] in KINDS {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-            admin.post(path, &definition(group, version, kind, plural)).granted();
+            admin.post(path, &definition(defined)).granted();
             let path = format!("{path}/{plural}.{group}");
             until(kind, || admin.get(&path).text().contains("\"Established\",\"status\":\"True\"").then_some(()));
         }
@@ -302,22 +303,5 @@ fn is_in(resource: &Value, phase: &str) -> bool {
 fn resource(kind: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "factoryplus.app.amrc.co.uk/v1", "kind": kind, "metadata": { "name": name }, "spec": spec,
-    })
-}
-
-/// A definition of a kind whose schema is the API server's own business, as far as the edge's programs are concerned.
-fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
-    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{group}") },
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": { "kind": kind, "plural": plural, "singular": kind.to_lowercase() },
-            "versions": [{
-                "name": version, "served": true, "storage": true, "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": schema },
-            }],
-        },
     })
 }

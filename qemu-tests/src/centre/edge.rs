@@ -77,70 +77,46 @@ impl Centre {
     pub fn redeeming(&self, edge: &Edge, token: &str) -> Result<Command, HarnessError> {
         let manager: &BaseUrl = &self.parameters.place(Program::ClusterManager).url;
         let token = self.write_secret(&format!("{}.token", edge.namespace), token)?;
-        let config = json!({
-            "centre": self.section(),
-            "realm": self.parameters.realm,
-            "cluster": { "uuid": edge.cluster, "name": edge.name },
-            "namespace": edge.namespace,
-            "kubernetes": { "kubeconfig": edge.kubeconfig },
-            "krb5_config": self.edge_krb5_conf()?,
-            "redeem": { "manager": manager.to_string(), "token_file": token, "patience_seconds": 20 },
-        });
-        let config = self.run.write(&format!("{}.json", edge.namespace), config.to_string())?;
-        let mut command = Command::new(self.programs().join("krb-keys"));
-        command.arg("redeem").arg("--config").arg(config).env_clear();
-        Ok(command)
+        let redeem = json!({ "manager": manager.to_string(), "token_file": token, "patience_seconds": 20 });
+        let more = json!({ "krb5_config": self.edge_krb5_conf()?, "redeem": redeem });
+        self.program(edge, &["krb-keys", "redeem"], more)
     }
 
     /// `krb-keys run` of an edge, with the files that a kubelet would mount.
     pub fn keeping(&self, edge: &Edge, keytab: &Path, password: &Path) -> Result<Command, HarnessError> {
-        let name = format!("op1krbkeys/{}", edge.name);
-        let principal = self.parameters.upn(&name).map_err(|error| HarnessError::Unusable(error.to_string()))?;
-        let config = json!({
-            "centre": self.section(),
-            "realm": self.parameters.realm,
-            "cluster": { "uuid": edge.cluster, "name": edge.name },
-            "namespace": edge.namespace,
-            "kubernetes": { "kubeconfig": edge.kubeconfig },
-            "krb5_config": self.edge_krb5_conf()?,
-            "keytab": keytab,
-            "account": { "principal": principal, "password_file": password },
-        });
-        let config = self.run.write(&format!("{}-run.json", edge.namespace), config.to_string())?;
-        let mut command = Command::new(self.programs().join("krb-keys"));
-        command.arg("run").arg("--config").arg(config).env_clear();
-        Ok(command)
+        let account = self.account(edge, "krbkeys", password);
+        let more = json!({ "krb5_config": self.edge_krb5_conf()?, "keytab": keytab, "account": account });
+        self.program(edge, &["krb-keys", "run"], more)
     }
 
     /// `latchkey-edge-monitor` of an edge, with the password that a kubelet would mount.
     pub fn monitoring(&self, edge: &Edge, password: &Path) -> Result<Command, HarnessError> {
-        self.with_account(edge, "monitor", password, "latchkey-edge-monitor")
+        let account = self.account(edge, "monitor", password);
+        self.program(edge, &["latchkey-edge-monitor"], json!({ "account": account }))
     }
 
     /// `latchkey-edge-sync` of an edge, in the same way.
     pub fn syncing(&self, edge: &Edge, password: &Path) -> Result<Command, HarnessError> {
-        self.with_account(edge, "sync", password, "latchkey-edge-sync")
+        self.program(edge, &["latchkey-edge-sync"], json!({ "account": self.account(edge, "sync", password) }))
     }
 
-    fn with_account(&self, edge: &Edge, role: &str, password: &Path, program: &str) -> Result<Command, HarnessError> {
-        let config = json!({
-            "centre": self.section(),
-            "realm": self.parameters.realm,
-            "cluster": { "uuid": edge.cluster, "name": edge.name },
-            "namespace": edge.namespace,
-            "kubernetes": { "kubeconfig": edge.kubeconfig },
-            "account": { "principal": self.upn(&format!("op1{role}/{}", edge.name)), "password_file": password },
-        });
-        let config = self.run.write(&format!("{}-{role}.json", edge.namespace), config.to_string())?;
-        let mut command = Command::new(self.programs().join(program));
-        command.arg("--config").arg(config).env_clear();
-        Ok(command)
+    fn account(&self, edge: &Edge, role: &str, password: &Path) -> Value {
+        json!({ "principal": self.upn(&format!("op1{role}/{}", edge.name)), "password_file": password })
     }
 
-    /// Where the centre is, as every program of an edge is told.
-    fn section(&self) -> Value {
+    /// A program with its words, and a configuration of what every program of an edge is told, and more.
+    fn program(&self, edge: &Edge, words: &[&str], mut config: Value) -> Result<Command, HarnessError> {
         let directory: &BaseUrl = &self.parameters.place(Program::Directory).url;
-        json!({ "directory": directory.to_string(), "authority": self.layout.authority() })
+        config["centre"] = json!({ "directory": directory.to_string(), "authority": self.layout.authority() });
+        config["realm"] = json!(self.parameters.realm);
+        config["cluster"] = json!({ "uuid": edge.cluster, "name": edge.name });
+        config["namespace"] = json!(edge.namespace);
+        config["kubernetes"] = json!({ "kubeconfig": edge.kubeconfig });
+        let file = format!("{}-{}.json", edge.namespace, words.join("-"));
+        let file = self.run.write(&file, config.to_string())?;
+        let mut command = Command::new(self.programs().join(words.first().copied().unwrap_or_default()));
+        command.args(words.get(1..).unwrap_or_default()).arg("--config").arg(file).env_clear();
+        Ok(command)
     }
 
     /// Runs it to its end: how it ended, and how long it took.

@@ -7,19 +7,23 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::Centre;
+use super::bootstrapped::NAMESPACE;
+use super::flux::{self, StandIns};
 use super::images::EdgeArchives;
 use crate::error::{HarnessError, io_error};
-use crate::fleet::{Fleet, MANIFEST, STEP, WAITS};
+use crate::fleet::{self, Fleet, MANIFEST, STEP, WAITS};
 use crate::host_name::NAME;
-use crate::kubernetes::Site;
+use crate::kubernetes::{self, Site, definition};
 use crate::machine::{HOST, Machine};
 use crate::operator::ek;
 use crate::publisher::signature;
 use crate::vm::Vm;
 
-/// The namespace of an edge's programs.
-const NAMESPACE: &str = "fplus-edge";
-
+/// What the operator's own Flux would define: group, version, kind, plural.
+const FLUX: [[&str; 4]; 2] = [
+    ["source.toolkit.fluxcd.io", "v1", "GitRepository", "gitrepositories"],
+    ["kustomize.toolkit.fluxcd.io", "v1", "Kustomization", "kustomizations"],
+];
 /// Where `latchkey init` keeps a cluster's records.
 const STORE: &str = "directory";
 
@@ -35,10 +39,34 @@ pub struct Registering {
     words: String,
 }
 
+/// Whose Flux the clusters have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flux {
+    /// That which the centre imported; its image, and that of Sealed Secrets, are in the machines' image, too.
+    TheCentres,
+    /// Clusters bring their own: [`Registering::define_flux`].
+    TheirOwn,
+}
+
 impl Registering {
+    /// Compiles and makes what takes long the first time: before [`crate::host_name::again`], since in there nobody is root.
+    pub fn prepare() -> Result<(), HarnessError> {
+        fleet::prepare()?;
+        kubernetes::prepare()
+    }
+
     /// Starts the centre and builds the image, which has the container images of an edge's programs in it; the enrol service admits the
-    /// image. `show`: with what the commands say that build it.
+    /// image. Clusters bring their own Flux. `show`: with what the commands say that build it.
     pub fn prepared(name: &str, show: bool) -> Result<Self, HarnessError> {
+        Self::with(name, Flux::TheirOwn, show)
+    }
+
+    /// The same for clusters that have their Flux and Sealed Secrets from the centre.
+    pub fn with_flux(name: &str, show: bool) -> Result<Self, HarnessError> {
+        Self::with(name, Flux::TheCentres, show)
+    }
+
+    fn with(name: &str, flux: Flux, show: bool) -> Result<Self, HarnessError> {
         let centre = Centre::prepared(&format!("{name}-centre"), false)?;
         let archives = EdgeArchives::build(&centre.run.file("images"))?;
         let mut centre = centre.with_host(NAME)?.with_images(archives.images.clone())?;
@@ -46,9 +74,14 @@ impl Registering {
         let key = report["enrol_service"]["key"].as_str().unwrap_or_default();
         let port = centre.parameters.places.enrol_service.listen.port();
         let words = format!("latchkey.centre={HOST}:{port} latchkey.centre_key={key}");
-        let site = Site::with_edge(name, &words, archives.archives(), show)?;
+        let mut container_images = archives.archives();
+        if flux == Flux::TheCentres {
+            centre.import_charts()?;
+            container_images.extend(flux::archives(&centre.run.file("images"))?);
+        }
+        let site = Site::with_edge(name, &words, container_images, show)?;
         let registering = Self { centre, site, report, words };
-        registering.admit_the_image()?;
+        registering.admit_the_image(flux)?;
         Ok(registering)
     }
 
@@ -57,8 +90,8 @@ impl Registering {
         self.report["enrol_service"]["directory"].as_str().unwrap_or_default()
     }
 
-    /// What the centre's operator gives the enrol service: policy, manifest, and that clusters bring their own Flux.
-    fn admit_the_image(&self) -> Result<(), HarnessError> {
+    /// What the centre's operator gives the enrol service: policy, manifest, and whose Flux clusters have.
+    fn admit_the_image(&self, flux: Flux) -> Result<(), HarnessError> {
         let (directory, fleet) = (Path::new(self.directory()), &self.site.fleet);
         let copy = |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(io_error("copy", from));
         let manifest = directory.join("references").join(format!("{MANIFEST}.json"));
@@ -71,7 +104,7 @@ impl Registering {
         let text = std::fs::read(&rules).map_err(io_error("read", &rules))?;
         let mut text: Value = serde_json::from_slice(&text)
             .map_err(|error| HarnessError::Unusable(format!("{}: {error}", rules.display())))?;
-        text["bare"] = json!(true);
+        text["bare"] = json!(flux == Flux::TheirOwn);
         std::fs::write(&rules, text.to_string()).map_err(io_error("write", &rules))
     }
 
@@ -92,8 +125,10 @@ impl Registering {
     /// `latchkey init` of a machine that waits for it. Its cluster knows this machine by name then, as a site's would.
     pub fn found(&self, node: &Vm, invitation: Option<&str>) -> Result<(), HarnessError> {
         node.expect(WAITS, STEP)?;
-        let invitation = invitation.map(|file| ["--invitation", file]);
-        self.site.init_with(node, STORE, invitation.as_ref().map_or(&[], |words| words))?;
+        // The cluster is one machine.
+        let words = ["--untainted", "--invitation", invitation.unwrap_or_default()];
+        let words = if invitation.is_some() { &words[..] } else { &words[..1] };
+        self.site.init_with(node, STORE, words)?;
         self.site.names_host(NAME)
     }
 
@@ -117,9 +152,15 @@ impl Registering {
         self.site.control_plane_of("stranger", 1, &image)
     }
 
-    /// The operator's own Flux comes: as far as what it defines.
+    /// What works beside the kustomize-controller of a cluster.
+    pub fn flux(&self) -> Result<StandIns, HarnessError> {
+        let place = self.centre.run.subdirectory("flux")?;
+        StandIns::new(self.site.kubectl(), NAMESPACE, HOST, &place)
+    }
+
+    /// The operator's own Flux comes: as far as what it defines, without the fields.
     pub fn define_flux(&self) -> Result<(), HarnessError> {
-        self.site.apply("flux.json", &DEFINITIONS.map(definition))
+        self.site.apply("flux.json", &FLUX.map(definition))
     }
 
     /// What a Secret of the edge has under this key.
@@ -128,22 +169,4 @@ impl Registering {
         let shown = self.site.ask(&["--namespace", NAMESPACE, "get", "secret", name, "--output", &path])?;
         STANDARD.decode(shown.trim()).map_err(|error| HarnessError::Unusable(format!("{name}: {error}")))
     }
-}
-
-/// What the operator's own Flux would define, without its fields: group, kind, plural.
-const DEFINITIONS: [(&str, &str, &str); 2] = [
-    ("source.toolkit.fluxcd.io", "GitRepository", "gitrepositories"),
-    ("kustomize.toolkit.fluxcd.io", "Kustomization", "kustomizations"),
-];
-
-fn definition((group, kind, plural): (&str, &str, &str)) -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-        },
-    })
 }

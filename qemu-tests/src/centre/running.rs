@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use latchkey_centre_site::{EnrolPlace, Layout, Parameters, Place, Program, Service};
+use latchkey_centre_site::{EnrolPlace, Layout, Parameters, Place, Places, Program, Service};
 use latchkey_factory_plus::{EdgeImages, uuids};
 use latchkey_factory_plus_client::{BaseUrl, Client, Identity, Insecure, Limits, Services, Settings, Trust};
 use latchkey_test_support::{Lines, PATIENCE, Port, until};
@@ -73,13 +73,7 @@ impl Centre {
             ports.last().map(Port::address).ok_or_else(|| HarnessError::Unusable("no port".into()))
         };
         let places = &mut parameters.places;
-        for place in [
-            &mut places.auth,
-            &mut places.config_db,
-            &mut places.directory,
-            &mut places.git_server,
-            &mut places.cluster_manager,
-        ] {
+        for place in origins(places) {
             let (listen, admin) = (next()?, next()?);
             let scheme = if insecure { "http" } else { "https" };
             *place = Place { listen, admin, url: url(&format!("{scheme}://localhost:{}", listen.port()))? };
@@ -113,14 +107,7 @@ impl Centre {
     /// Before its first start: others reach it by this name.
     pub fn with_host(mut self, host: &str) -> Result<Self, HarnessError> {
         host.clone_into(&mut self.parameters.host);
-        let places = &mut self.parameters.places;
-        for place in [
-            &mut places.auth,
-            &mut places.config_db,
-            &mut places.directory,
-            &mut places.git_server,
-            &mut places.cluster_manager,
-        ] {
+        for place in origins(&mut self.parameters.places) {
             place.url = url(&place.url.to_string().replacen("localhost", host, 1))?;
         }
         self.write_parameters()?;
@@ -367,6 +354,12 @@ impl Drop for Centre {
         // In order, as its operator would end it: killed, it would leave what its children started.
         let _ = self.up.is_some().then(|| self.stop());
     }
+}
+
+/// Where each service is that has an origin.
+fn origins(places: &mut Places) -> [&mut Place; 5] {
+    let Places { auth, config_db, directory, git_server, cluster_manager, .. } = places;
+    [auth, config_db, directory, git_server, cluster_manager]
 }
 
 /// The children of a process, as the kernel tells them.

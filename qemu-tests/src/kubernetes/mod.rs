@@ -1,6 +1,8 @@
 //! A Debian that can carry Kubernetes, and what images carry of it: programs built from Go modules, and container images of them.
 
 mod control_planes;
+mod definition;
+mod kubectl;
 mod mirror;
 mod parts;
 mod pods;
@@ -21,6 +23,9 @@ use crate::process::output;
 use crate::run::Run;
 
 pub use control_planes::{EtcdMember, etcd_members};
+pub use definition::definition;
+pub use kubectl::Kubectl;
+pub(crate) use parts::container_image;
 pub(crate) use programs::Which;
 pub use programs::program;
 pub(crate) use site::path_with_programs;
@@ -88,6 +93,11 @@ fn folder(which: Which) -> Result<PathBuf, HarnessError> {
 pub(crate) fn root_and_parts() -> Result<(PathBuf, PathBuf), HarnessError> {
     let (root, _) = base()?;
     Ok((root, folder(Which::This)?))
+}
+
+/// Makes what the root and the programs are made of, which takes long the first time and may need root.
+pub fn prepare() -> Result<(), HarnessError> {
+    provide(Which::This).map(drop)
 }
 
 /// All of it, made once and kept by what it is made of.

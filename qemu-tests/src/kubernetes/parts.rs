@@ -67,7 +67,7 @@ fn make(release: &Release, netfilter: &Path, place: &Path) -> Result<(), Harness
         let netfilter = CALL_NETFILTER.contains(&program.as_str()).then_some(netfilter);
         let companion = COMPANIONS.iter().find(|(of, _)| *of == program);
         let companion = companion.map(|(_, name)| release.program(name)).transpose()?;
-        archive(&binary(release, &program)?, &program, companion.as_deref(), netfilter, &file)?;
+        archive(&binary(release, &program)?, &program, companion.as_deref(), netfilter, None, &file)?;
         let archive = json!({"sha256": hash(&file)?, "max_bytes": MAX_BYTES});
         images.push(json!({"name": name, "tag": tag, "archive": archive, "roles": roles(&program)}));
     }
@@ -108,12 +108,18 @@ fn binary(release: &Release, program: &str) -> Result<PathBuf, HarnessError> {
     }
 }
 
+/// An image of one program, which is in its PATH, under a name of its own.
+pub(crate) fn container_image(binary: &Path, program: &str, tag: &str, out: &Path) -> Result<(), HarnessError> {
+    archive(binary, program, None, None, Some(tag), out)
+}
+
 /// An image as `docker save` writes it: one layer with the program, and below it one with netfilter's commands, if it calls these.
 fn archive(
     binary: &Path,
     program: &str,
     companion: Option<&Path>,
     netfilter: Option<&Path>,
+    tag: Option<&str>,
     out: &Path,
 ) -> Result<(), HarnessError> {
     let run = Run::new("container-image")?;
@@ -151,7 +157,7 @@ fn archive(
         "architecture": "amd64", "os": "linux", "config": {"Entrypoint": [entry], "Env": [path]},
         "rootfs": {"type": "layers", "diff_ids": ids},
     });
-    let manifest = json!([{"Config": "config.json", "RepoTags": [], "Layers": layers}]);
+    let manifest = json!([{"Config": "config.json", "RepoTags": tag.as_slice(), "Layers": layers}]);
     for (name, content) in [("config.json", config), ("manifest.json", manifest)] {
         let path = directory.join(name);
         std::fs::write(&path, content.to_string()).map_err(io_error("write", &path))?;

@@ -2,14 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use latchkey_attestation::reference::parse_rfc3339;
 use serde_json::{Value, json};
 
 use super::mirror::Mirror;
-use super::{Which, program};
+use super::{Kubectl, Which, program};
 use crate::debian::{DebianRoot, Step};
 use crate::error::{HarnessError, io_error};
 use crate::fleet::{Fleet, Plan, STEP, VERSION};
@@ -19,7 +18,6 @@ use crate::machine::{HOST, Machine};
 use crate::operator::words;
 use crate::osimage::OsImage;
 use crate::ports::Port;
-use crate::process::output;
 use crate::service::Service;
 use crate::tamper::{LOADER, Parts, TamperedDisk};
 use crate::vm::Vm;
@@ -278,20 +276,18 @@ impl Site {
     }
 
     /// Stock kubectl, as the operator.
-    pub fn kubectl(&self, arguments: &[&str]) -> Result<Command, HarnessError> {
-        let mut kubectl = Command::new(program("kubectl")?);
-        kubectl.args(["--kubeconfig", &self.fleet.path("admin.conf")]).args(arguments);
-        Ok(kubectl)
+    pub fn kubectl(&self) -> Kubectl {
+        Kubectl::of(self.fleet.path("admin.conf"))
     }
 
     /// What it prints.
     pub fn ask(&self, arguments: &[&str]) -> Result<String, HarnessError> {
-        output(&mut self.kubectl(arguments)?)
+        self.kubectl().ask(arguments)
     }
 
     /// What it prints, as it comes.
     pub fn follow(&self, name: &str, arguments: &[&str]) -> Result<Service, HarnessError> {
-        Service::spawn(self.fleet.run(), name, self.kubectl(arguments)?)
+        Service::spawn(self.fleet.run(), name, self.kubectl().command(arguments)?)
     }
 
     /// Applies objects.

@@ -12,18 +12,16 @@ use latchkey_centre_site::Program;
 use latchkey_factory_plus::manager::BootstrapManifests;
 use latchkey_qemu_tests::build;
 use latchkey_qemu_tests::centre::Centre;
+use latchkey_qemu_tests::centre::bootstrapped::NAMESPACE;
 use latchkey_qemu_tests::centre::edge::Edge;
-use latchkey_qemu_tests::kubernetes::program;
-use latchkey_qemu_tests::process::{Process, output};
+use latchkey_qemu_tests::centre::flux::{self, StandIns};
+use latchkey_qemu_tests::kubernetes::{Kubectl, program};
+use latchkey_qemu_tests::process::Process;
 use latchkey_test_support::{Port, spawn, until};
 use serde_json::{Value, json};
 
-use crate::helm;
-use crate::source::SourceController;
-
 /// The cluster.
 pub(crate) const NAME: &str = "Nord";
-const NAMESPACE: &str = "fplus-edge";
 /// Where the controller of Sealed Secrets is, as our chart says.
 pub(crate) const SEALING: &str = "sealed-secrets";
 const FLUX: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/fplus-edge/kustomizations";
@@ -34,44 +32,17 @@ const IN_A_POD: &str = "mount -t tmpfs tmpfs /run; mkdir -p /run/secrets/kuberne
 /// A centre that has charts to give, and a cluster, made with these further arguments.
 pub(crate) fn centre(name: &str, arguments: &[&str]) -> (Centre, String) {
     let centre = Centre::started(name).unwrap();
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "flux-system" } });
-    let mut set = vec![namespace, helm::definition()];
-    let controllers = ["source-controller", "kustomize-controller", "helm-controller"];
-    set.extend(controllers.map(controller));
-    let mut text = set.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n") + "\n";
-    for definitions in ["sources.yaml", "kustomizations.yaml"] {
-        text.push_str(&fs::read_to_string(program(definitions).unwrap()).unwrap());
-    }
-    let flux = centre.run.write("install.yaml", text).unwrap();
-    let mut import = Command::new(centre.programs().join("latchkey"));
-    import.args(["centre", "charts", "import"]).arg(flux).arg(program("sealed-secrets.tgz").unwrap());
-    import.arg("--centre").arg(centre.layout.operator()).arg("--password-file").arg(centre.run.file("password"));
-    eprintln!("{}", output(&mut import).unwrap());
+    centre.import_charts().unwrap();
     let made = centre.reported(&[&["new", NAME], arguments].concat()).unwrap();
     let cluster = made["uuid"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
     (centre, cluster)
-}
-
-/// A Deployment of Flux, of which the tests need no more than that it is there: what it would run, they run themselves.
-fn controller(name: &str) -> Value {
-    let labels = json!({ "app": name });
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name, "namespace": "flux-system" },
-        "spec": {
-            "selector": { "matchLabels": labels },
-            "template": {
-                "metadata": { "labels": labels },
-                "spec": { "containers": [{ "name": "manager", "image": format!("registry.invalid/{name}:v0") }] },
-            },
-        },
-    })
 }
 
 /// An edge. Dropping it ends all of it.
 pub(crate) struct Site {
     // In this order: who asks ends before who is asked.
     programs: Vec<Process>,
-    pub(crate) source: SourceController,
+    pub(crate) flux: StandIns,
     pub(crate) edge: Edge,
     pub(crate) place: PathBuf,
     pub(crate) api: ApiServer,
@@ -85,14 +56,14 @@ impl Site {
         let place = centre.run.subdirectory(name).unwrap();
         let kubeconfig = api.kubeconfig("admin", &api.admin());
         let edge = Edge { cluster: cluster.into(), name: NAME.into(), namespace: NAMESPACE.into(), kubeconfig };
-        let source = SourceController::new(api.client(&api.admin()), NAMESPACE, &place);
-        let mut site = Self { programs: Vec::new(), source, edge, place, api, ports: Vec::new() };
+        let flux = StandIns::new(Kubectl::of(&edge.kubeconfig), NAMESPACE, "127.0.0.1", &place).unwrap();
+        let mut site = Self { programs: Vec::new(), flux, edge, place, api, ports: Vec::new() };
         let path = format!("v1/cluster/{cluster}/manifests");
         let made = centre.send(centre.admin(), "POST", Program::ClusterManager, &path, &json!({})).unwrap();
         let made: BootstrapManifests = serde_json::from_str(&made.body).unwrap();
         if !made.files.iter().any(|file| file.name == "flux-system.yaml") {
             // Who has a bare cluster brings Flux himself.
-            site.apply("install.yaml", &fs::read_to_string(centre.run.file("install.yaml")).unwrap());
+            site.apply(flux::SET, &fs::read_to_string(centre.run.file(flux::SET)).unwrap());
         }
         for file in &made.files {
             site.apply(&file.name, &file.text);
@@ -117,17 +88,13 @@ impl Site {
     pub(crate) fn apply(&self, name: &str, text: &str) {
         let file = self.place.join(name);
         fs::write(&file, text).unwrap();
-        let kubectl = || {
-            let mut kubectl = Command::new(program("kubectl").unwrap());
-            kubectl.env_clear().env("HOME", &self.place).arg("--kubeconfig").arg(self.kubeconfig());
-            kubectl
-        };
+        let kubectl = Kubectl::of(self.kubeconfig());
         let apply = ["apply", "--server-side", "--field-manager=latchkey-bootstrap", "--filename"];
-        output(kubectl().args(apply).arg(&file)).unwrap();
+        kubectl.ask(&[&apply[..], &[file.to_str().unwrap()]].concat()).unwrap();
         let established =
             ["wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all"];
         if text.contains("kind: CustomResourceDefinition") {
-            output(kubectl().args(established)).unwrap();
+            kubectl.ask(&established).unwrap();
         }
     }
 
@@ -163,8 +130,7 @@ impl Site {
 
     fn start_kustomize_controller(&mut self, centre: &Centre) {
         let mut command = Command::new(program("kustomize-controller").unwrap());
-        // It listens for nobody here.
-        command.args(["--metrics-addr=0", "--health-addr=0", "--events-addr="]);
+        command.args(flux::KUSTOMIZE_ARGUMENTS);
         command.env_clear().env("KUBECONFIG", self.kubeconfig()).env("HOME", &self.place).env("TMPDIR", &self.place);
         command.env("RUNTIME_NAMESPACE", "flux-system");
         self.start(centre, "kustomize-controller", command);

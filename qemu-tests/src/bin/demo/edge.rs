@@ -1,4 +1,5 @@
-//! The same at an edge: a machine founds a cluster of Kubernetes, registers it at a centre and gets its keys; a stranger's does not.
+//! The same at an edge: a machine founds a cluster of Kubernetes, registers it at a centre, gets its keys and is driven from its
+//! repository; a stranger's does not.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +7,31 @@ use latchkey_qemu_tests::HarnessError;
 use latchkey_qemu_tests::accel::Accelerator;
 use latchkey_qemu_tests::board::Board;
 use latchkey_qemu_tests::centre::registering::Registering;
-use latchkey_qemu_tests::fleet::{self, MEMBER, STEP};
-use serde_json::json;
+use latchkey_qemu_tests::fleet::{MEMBER, STEP};
+use latchkey_qemu_tests::host_name;
+use serde_json::{Value, json};
 
 use crate::{boots_as_json, on, print_boots, wrapped};
 
 /// What the cluster is called.
 const NAME: &str = "Press_4";
+
+/// A line of each host.
+fn listed(hosts: &Value) -> String {
+    let line = |host: &Value| {
+        let text = |key: &str| host[key].as_str().unwrap_or("?").to_owned();
+        let role = if host["control_plane"] == true { "control plane" } else { "worker" };
+        let ready = if host["ready"] == true { "ready" } else { "not ready" };
+        format!(
+            "{} ({role}, {}, {}, {}, {ready})",
+            text("hostname"),
+            text("k8s_version"),
+            text("arch"),
+            text("os_version")
+        )
+    };
+    hosts.as_array().into_iter().flatten().map(line).collect::<Vec<_>>().join("; ")
+}
 
 /// When what was reached, from the machine's power-on.
 struct Times {
@@ -26,15 +45,27 @@ impl Times {
     }
 }
 
-pub(crate) fn play(as_json: bool) -> Result<(), HarnessError> {
+/// Once the name of this machine leads to it, or once more where it does.
+pub(crate) fn begin(as_json: bool, arguments: &[String]) -> Result<(), HarnessError> {
     eprintln!("Compiling agent, services, command and the edge's programs; building Kubernetes (once, an hour) …");
-    fleet::prepare()?;
+    Registering::prepare()?;
+    match host_name::again(arguments)? {
+        None => play(as_json),
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(HarnessError::Unusable(format!("the demo, where this machine has a name: {status}"))),
+    }
+}
+
+fn play(as_json: bool) -> Result<(), HarnessError> {
     let board = Board::new();
-    board
-        .headline("latchkey centre up; then the operator builds an OS image that names this centre, and its manifest.");
-    let all = Registering::prepared("demo-edge", true)?;
+    board.headline(
+        "latchkey centre up, charts and Flux imported; the operator builds an OS image that names this centre, and its manifest.",
+    );
+    let all = Registering::with_flux("demo-edge", true)?;
     let page = all.report["page"].as_str().unwrap_or_default();
     board.headline(&format!("The centre's page is {page} (user admin, password {}).", all.centre.password));
+    all.centre.reader()?;
+    let listener = all.centre.listen()?;
     let invitation = all.invite(NAME)?;
 
     board.headline(&format!(
@@ -48,14 +79,31 @@ pub(crate) fn play(as_json: bool) -> Result<(), HarnessError> {
     node.expect(MEMBER, STEP)?;
     node.expect(&format!("registered as {NAME}"), STEP)?;
     times.reached("registered at the centre");
-    all.define_flux()?;
     board.headline(&format!(
         "{NAME} is registered: its TPM, image and lock are proven. A pod redeems its link for keys."
     ));
     node.expect(&format!("is registered as {NAME} and has its keys"), STEP)?;
     times.reached("the edge has its keys");
 
-    board.headline("It has its keys, which nobody else ever saw. A stranger's machine comes with a stolen invitation.");
+    board.headline("It has its keys, which nobody else ever saw. Flux applies its repository.");
+    let flux = all.flux()?;
+    all.first_reconciliation(&flux)?;
+    times.reached("first Kustomization ready");
+    board.headline("What the repository asks for is applied. The edge's programs start.");
+    let (topic, birth) = all.birth(&listener)?;
+    times.reached("NBIRTH at the broker");
+    let metrics = birth.metrics.iter().filter_map(|metric| metric.name.as_deref()).collect::<Vec<_>>().join(", ");
+    board.headline(&format!("{topic}: {metrics}"));
+    let hosts = all.reported_hosts(NAME)?;
+    times.reached("hosts at the centre");
+    board.headline(&format!("The centre's list of hosts: {}", listed(&hosts)));
+    let value = b"of the press in hall 4";
+    if all.sealed_and_opened(&flux, NAME, value)? != value {
+        return Err(HarnessError::Unusable("what was opened is not what was sealed".into()));
+    }
+    times.reached("a sealed secret is opened");
+
+    board.headline("latchkey cluster seal; its Secret is equal. A stranger's machine comes with a stolen invitation.");
     let cluster = all.centre.reported(&["show", NAME])?;
     node.kill();
     let stolen = all.invite("Press_5")?;

@@ -17,7 +17,7 @@ use latchkey_qemu_tests::board::{Board, Boot};
 use latchkey_qemu_tests::fleet::{self, Fleet, MEMBER, Plan, STEP, VERSION, WAITS};
 use latchkey_qemu_tests::machine::Machine;
 use latchkey_qemu_tests::vm::Vm;
-use latchkey_qemu_tests::{build, doctor, host_name};
+use latchkey_qemu_tests::{build, doctor};
 use serde_json::json;
 
 const USAGE: &str = "demo [--kubernetes | --edge] [--output text|json]";
@@ -26,10 +26,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (what, rest): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|argument| ["--kubernetes", "--edge"].contains(argument));
+    let edge = what == ["--edge"];
     let play = match what[..] {
-        [] => play,
+        [] | ["--edge"] => play,
         ["--kubernetes"] => kubernetes::play,
-        ["--edge"] => edge::play,
         _ => {
             eprintln!("usage: {USAGE}");
             return ExitCode::from(2);
@@ -47,20 +47,7 @@ fn main() -> ExitCode {
     for tool in &missing {
         eprintln!("missing: {tool:?}");
     }
-    if !what.contains(&"--edge") {
-        return ended(missing.is_empty().then(|| play(json)));
-    }
-    // Its machines reach the centre by the name that its operator has for it.
-    match host_name::again(&arguments) {
-        Ok(None) => ended(missing.is_empty().then(|| play(json))),
-        Ok(Some(status)) if status.success() => ExitCode::SUCCESS,
-        Ok(Some(_)) => ExitCode::FAILURE,
-        Err(error) => ended(Some(Err(error))),
-    }
-}
-
-fn ended(played: Option<Result<(), HarnessError>>) -> ExitCode {
-    match played {
+    match missing.is_empty().then(|| if edge { edge::begin(json, &arguments) } else { play(json) }) {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(error)) => {
             eprintln!("error: {error}");
