@@ -105,3 +105,41 @@ fn who_was_not_invited_waits_for_the_operator_and_an_unknown_image_is_refused() 
         centre.clusters().unwrap().as_object().unwrap().values().map(|one| one["name"].clone()).collect();
     assert_eq!(names, [json!("Press_5")]);
 }
+
+#[test]
+#[ignore = "a real control plane and Flux, built with Go; ./dev e2e edge_enrol --ignored"]
+fn a_cluster_that_registers_is_driven_from_its_repository() {
+    Registering::prepare_flux().unwrap();
+    if test_again("a_cluster_that_registers_is_driven_from_its_repository").unwrap() {
+        return;
+    }
+    let all = Registering::with_flux("edge-driven", false).unwrap();
+    let invitation = all.invite("Press_7").unwrap();
+    let node = all.site.control_plane(1).unwrap().start().unwrap();
+    all.found(&node, Some(&invitation)).unwrap();
+    node.expect("is registered as Press_7 and has its keys", STEP).unwrap();
+    let flux = all.flux().unwrap();
+    all.first_reconciliation(&flux).unwrap();
+    eprintln!("driven {:?} after its node was ready", all.driven_after("node-1").unwrap());
+    assert_eq!(all.sealed_and_opened(&flux, "Press_7", b"of the press").unwrap(), b"of the press");
+    let hosts = all.reported_hosts("Press_7").unwrap();
+    assert_eq!((&hosts[0]["hostname"], &hosts[0]["control_plane"]), (&json!("node-1"), &json!(true)), "{hosts}");
+}
+
+/// What the one above is measured beside.
+#[test]
+#[ignore = "a real control plane and Flux, built with Go; ./dev e2e edge_enrol --ignored"]
+fn a_cluster_whose_operator_runs_the_script_is_driven_from_its_repository() {
+    Registering::prepare_flux().unwrap();
+    if test_again("a_cluster_whose_operator_runs_the_script_is_driven_from_its_repository").unwrap() {
+        return;
+    }
+    let all = Registering::with_flux("edge-by-hand", false).unwrap();
+    all.centre.reported(&["new", "Press_8"]).unwrap();
+    let node = all.site.control_plane(1).unwrap().start().unwrap();
+    // Nobody invited it, and nobody admits it: it stays as it is.
+    all.found(&node, None).unwrap();
+    all.site.ready("node-1", "").unwrap();
+    all.joined_by_hand(&all.flux().unwrap(), "Press_8").unwrap();
+    eprintln!("driven {:?} after its node was ready", all.driven_after("node-1").unwrap());
+}

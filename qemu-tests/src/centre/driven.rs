@@ -3,6 +3,8 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::time::Duration;
 
 use latchkey_sparkplug::Payload;
 use latchkey_test_support::until;
@@ -13,7 +15,11 @@ use super::broker::Listener;
 use super::flux::StandIns;
 use super::registering::Registering;
 use crate::error::{HarnessError, io_error};
+use crate::fleet::STEP;
+use crate::kubernetes::path_with_programs;
+use crate::service::Service;
 
+const KUSTOMIZATION: &str = "kustomizations.kustomize.toolkit.fluxcd.io";
 /// Where `latchkey cluster seal` puts the secret.
 const SECRET: (&str, &str) = ("plc", "password");
 
@@ -31,8 +37,35 @@ impl Registering {
         self.applied("self-link", &revision)
     }
 
+    /// The same, where the operator brings the bootstrap command of the cluster's page to a machine of his own: until the script has
+    /// ended.
+    ///
+    /// # Panics
+    /// As [`Self::first_reconciliation`].
+    pub fn joined_by_hand(&self, flux: &StandIns, name: &str) -> Result<(), HarnessError> {
+        let made = self.centre.reported(&["command", name])?;
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(made["command"].as_str().unwrap_or_default());
+        shell.env("KUBECONFIG", self.site.fleet.path("admin.conf")).env("PATH", path_with_programs()?);
+        let script = Service::spawn(&self.centre.run, "bootstrap-script", shell)?;
+        script.console().expect("Flux is installed", STEP)?;
+        flux.asked_for("self-link")?;
+        self.first_reconciliation(flux)?;
+        script.console().expect(&format!("The edge cluster {name} has joined."), STEP)?;
+        if script.wait(STEP)?.success() {
+            return Ok(());
+        }
+        Err(HarnessError::Unusable("the bootstrap script says that the cluster has joined, and fails".into()))
+    }
+
+    /// How long after its node the cluster's first Kustomization was ready, by the machine's clock and in whole seconds.
+    pub fn driven_after(&self, node: &str) -> Result<Duration, HarnessError> {
+        let driven = self.site.object_ready_at(NAMESPACE, &format!("{KUSTOMIZATION}/self-link"))?;
+        driven.duration_since(self.site.ready_at(node)?).map_err(|error| HarnessError::Unusable(error.to_string()))
+    }
+
     fn applied(&self, kustomization: &str, revision: &str) -> Result<(), HarnessError> {
-        let object = format!("kustomizations.kustomize.toolkit.fluxcd.io/{kustomization}");
+        let object = format!("{KUSTOMIZATION}/{kustomization}");
         let kubectl = self.site.kubectl();
         kubectl.wait_for(NAMESPACE, &object, &format!("jsonpath={{.status.lastAppliedRevision}}={revision}"))?;
         kubectl.wait_for(NAMESPACE, &object, "condition=Ready")

@@ -55,6 +55,12 @@ impl Registering {
         kubernetes::prepare()
     }
 
+    /// The same for [`Self::with_flux`].
+    pub fn prepare_flux() -> Result<(), HarnessError> {
+        Self::prepare()?;
+        flux::prepare()
+    }
+
     /// Starts the centre and builds the image, which has the container images of an edge's programs in it; the enrol service admits the
     /// image. Clusters bring their own Flux. `show`: with what the commands say that build it.
     pub fn prepared(name: &str, show: bool) -> Result<Self, HarnessError> {

@@ -343,10 +343,16 @@ impl Site {
 
     /// When the node became Ready, by its own clock and in whole seconds.
     pub fn ready_at(&self, node: &str) -> Result<SystemTime, HarnessError> {
+        self.object_ready_at("default", &format!("node/{node}"))
+    }
+
+    /// When any object did, by the clock of who says so.
+    pub fn object_ready_at(&self, namespace: &str, object: &str) -> Result<SystemTime, HarnessError> {
         let shown = r#"jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}"#;
-        let time = self.ask(&["get", "node", node, "-o", shown])?;
+        let time = self.ask(&["--namespace", namespace, "get", object, "-o", shown])?;
         let seconds = parse_rfc3339(time.trim());
-        let seconds = seconds.ok_or_else(|| HarnessError::Unusable(format!("{node} has been Ready since {time:?}")))?;
+        let seconds =
+            seconds.ok_or_else(|| HarnessError::Unusable(format!("{object} has been Ready since {time:?}")))?;
         Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
     }
 

@@ -48,7 +48,7 @@ impl Times {
 /// Once the name of this machine leads to it, or once more where it does.
 pub(crate) fn begin(as_json: bool, arguments: &[String]) -> Result<(), HarnessError> {
     eprintln!("Compiling agent, services, command and the edge's programs; building Kubernetes (once, an hour) …");
-    Registering::prepare()?;
+    Registering::prepare_flux()?;
     match host_name::again(arguments)? {
         None => play(as_json),
         Some(status) if status.success() => Ok(()),

@@ -51,6 +51,11 @@ impl Centre {
     }
 }
 
+/// Builds what takes long the first time.
+pub(crate) fn prepare() -> Result<(), HarnessError> {
+    [KUSTOMIZE, "sealed-secrets-controller", "helm"].into_iter().try_for_each(|name| program(name).map(drop))
+}
+
 /// The set, as `flux install --export` prints one.
 fn set() -> Result<String, HarnessError> {
     let metadata = json!({ "name": KUSTOMIZE, "namespace": NAMESPACE });

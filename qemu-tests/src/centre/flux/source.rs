@@ -18,6 +18,8 @@ use crate::process::output;
 
 const GROUP: &str = "source.toolkit.fluxcd.io/v1";
 const KIND: &str = "gitrepositories.source.toolkit.fluxcd.io";
+/// When somebody asked for it, in words of his own, which the status repeats.
+const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
 
 /// Serves the files of a directory.
 pub(super) fn server(directory: PathBuf) -> FakeServer {
@@ -70,6 +72,7 @@ impl StandIns {
         };
         let status = json!({
             "observedGeneration": generation,
+            "lastHandledReconcileAt": repository["metadata"]["annotations"][REQUESTED],
             "conditions": [condition("Ready"), condition("ArtifactInStorage")],
             "artifact": {
                 "path": format!("gitrepository/{}/{name}/{archive}", self.namespace),
@@ -79,6 +82,16 @@ impl StandIns {
             },
         });
         self.set_status(&object, &status).map(|()| revision)
+    }
+
+    /// Waits until somebody asks for a repository, which may not be there yet, nor its kind.
+    pub fn asked_for(&self, name: &str) -> Result<(), HarnessError> {
+        let kubectl = |object: &str, what: &str| self.kubectl.wait_for(&self.namespace, object, what);
+        kubectl(&format!("crd/{KIND}"), "create")?;
+        kubectl(&format!("crd/{KIND}"), "condition=Established")?;
+        kubectl(&format!("{KIND}/{name}"), "create")?;
+        let annotation = format!("jsonpath={{.metadata.annotations.{}}}", REQUESTED.replace('.', "\\."));
+        kubectl(&format!("{KIND}/{name}"), &annotation)
     }
 
     /// The files of a repository, as they were fetched last.
