@@ -45,6 +45,14 @@ const LAST_WORDS: &str = "--output=jsonpath={.status.containerStatuses[0].state.
 const PATIENCE: &str = "--request-timeout=30s";
 /// The pod that redeems the link, as the centre's manifests name it.
 const POD: &str = "pod/edge-bootstrap";
+/// The Secrets that the edge's own programs keep, and who that is, by the label.
+const KEYS: [&str; 3] = ["krb-keys-claim", "krb-keys-keytabs", "flux-secrets"];
+const KEEPER: &str = "krbkeys.factoryplus.app.amrc.co.uk";
+/// The name of each of several objects, and who keeps it.
+const KEPT_BY: &str =
+    r"--output=jsonpath={range .items[*]}{.metadata.name}={.metadata.labels.app\.kubernetes\.io/managed-by} {end}";
+/// What the bootstrap, by a machine or by the script, made for itself.
+const OURS: &str = "--selector=app.kubernetes.io/managed-by=latchkey-bootstrap";
 /// Who applies: with the same name as the bootstrap script, so that either goes on where the other was.
 const MANAGER: &str = "--field-manager=latchkey-bootstrap";
 
@@ -100,8 +108,9 @@ impl Manifests {
         let mut cluster = Cluster { kubeadm, namespace: format!("--namespace={}", self.enrolled.namespace), progress };
         let not_applied = |error: StepError| EnrolError::of_step(EnrolCode::NotApplied, &error);
         self.check_namespace(&mut cluster).await?;
+        self.check_secrets(&mut cluster).await?;
         // Of an earlier try, with a link that counts no more: what a pod runs cannot be changed.
-        cluster.delete(&[POD, "--ignore-not-found"]).await.map_err(not_applied)?;
+        cluster.delete(&["pod", OURS]).await.map_err(not_applied)?;
         for BootstrapManifest { name, yaml } in &self.enrolled.manifests {
             if name == FLUX && cluster.has_flux().await.map_err(not_applied)? {
                 (cluster.progress)("Flux is installed already; its version stays as it is");
@@ -116,8 +125,7 @@ impl Manifests {
         }
         cluster.redeemed().await?;
         let ours = "pod,secret,configmap,serviceaccount,role,rolebinding";
-        let selector = "--selector=app.kubernetes.io/managed-by=latchkey-bootstrap";
-        cluster.delete(&[ours, selector, "--wait=false"]).await.map_err(not_applied)
+        cluster.delete(&[ours, OURS, "--wait=false"]).await.map_err(not_applied)
     }
 
     /// Nobody else's namespace is taken over: the mark is what a bootstrap script writes and heeds, too.
@@ -132,6 +140,23 @@ impl Manifests {
         let what = format!(
             "the namespace {namespace} is the one of edge cluster {of}; if that one is gone, take its mark away: kubectl annotate \
              namespace {namespace} latchkey.dev/edge-cluster-"
+        );
+        Err(EnrolError::new(EnrolCode::NotApplied, what))
+    }
+
+    /// Nobody else's Secrets are taken over: applied, the manifests would give them our label.
+    async fn check_secrets(&self, cluster: &mut Cluster<'_>) -> Result<(), EnrolError> {
+        let namespace = cluster.namespace.clone();
+        let read = [&["get", "secret"], &KEYS[..], &["--ignore-not-found", KEPT_BY, &namespace, PATIENCE]].concat();
+        let there = cluster.read(&read).await.map_err(|error| EnrolError::of_step(EnrolCode::NotApplied, &error))?;
+        let foreign = there.split(' ').filter(|kept| !kept.is_empty()).find_map(|kept| {
+            let (name, keeper) = kept.split_once('=').unwrap_or((kept, ""));
+            (keeper != KEEPER).then_some(name)
+        });
+        let Some(name) = foreign else { return Ok(()) };
+        let what = format!(
+            "the namespace {} has a Secret {name} that somebody else made; move it away",
+            self.enrolled.namespace
         );
         Err(EnrolError::new(EnrolCode::NotApplied, what))
     }

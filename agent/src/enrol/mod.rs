@@ -138,7 +138,7 @@ impl Enrolment {
                     again
                 }
                 Err(EnrolError { code, message }) => {
-                    say(&mut log, &format!("not registered yet: {}", console::with_remedy(code, &message)));
+                    say(&mut log, &format!("not finished yet: {}", console::with_remedy(code, &message)));
                     Duration::from_millis(backoff.next_ms())
                 }
             };
@@ -157,7 +157,7 @@ impl Enrolment {
             }
             Answer::Enrolled(enrolled) => {
                 let manifests = Manifests::check(*enrolled)?;
-                console::line(STEP, &format!("registered as {}; its manifests are applied", manifests.name()));
+                console::line(STEP, &format!("registered as {}; applying its manifests", manifests.name()));
                 manifests.apply(&self.kubeadm, &mut progress).await?;
                 Ok(Tried::Done(format!(
                     "{} is registered as {} and has its keys",

@@ -157,7 +157,7 @@ fn a_machine_that_waits_and_is_refused_asks_again_until_its_cluster_has_its_keys
         }
         let verbs: Vec<String> =
             calls(&directory).iter().map(|call| call.split(' ').next().unwrap().to_owned()).collect();
-        assert_eq!(verbs, ["get", "delete", "apply", "apply", "wait", "delete"]);
+        assert_eq!(verbs, ["get", "get", "delete", "apply", "apply", "wait", "delete"]);
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
         assert_eq!(read("applied.1"), "the namespace");
         assert_eq!(read("applied.2"), format!("the pod with {TOKEN}"));
@@ -202,6 +202,16 @@ fn what_somebody_else_has_in_the_cluster_is_left_to_him() {
         let Err(error) = founded.enrolment.once().await else { panic!("it applied") };
         assert!(error.message.contains("00000000-1111-4222-8333-444444444444"), "{error}");
         assert!(!calls(&founded.directory).iter().any(|call| !call.starts_with("get")), "nothing is touched");
+        for (secrets, foreign) in [
+            ("flux-secrets=", "flux-secrets"),
+            ("krb-keys-claim=krbkeys.factoryplus.app.amrc.co.uk krb-keys-keytabs=Helm ", "krb-keys-keytabs"),
+        ] {
+            let Some(founded) = self::founded([Ok(taken_up())]).await else { return };
+            fs::write(founded.path("secret"), secrets).unwrap();
+            let Err(error) = founded.enrolment.once().await else { panic!("it applied") };
+            assert!(error.message.contains(&format!("a Secret {foreign} that somebody else made")), "{error}");
+            assert!(!calls(&founded.directory).iter().any(|call| !call.starts_with("get")), "nothing is touched");
+        }
 
         let of = |name: &str| BootstrapManifest { name: name.into(), yaml: name.into() };
         for (flux, applied) in [("deployment.apps/x", 3), ("", 4)] {
@@ -324,4 +334,9 @@ fn a_real_cluster_takes_the_manifests_and_is_rid_of_what_was_for_the_link_alone(
     latchkey_test_support::until("the pod to be gone", || (admin.get(pods).status() == 404).then_some(()));
     assert_eq!(admin.get("/api/v1/namespaces/fplus-edge/secrets/edge-bootstrap").status(), 404);
     assert!(!lines.join("\n").contains(TOKEN), "{lines:?}");
+
+    let foreign = serde_json::json!({"metadata": {"name": "flux-secrets"}});
+    admin.post("/api/v1/namespaces/fplus-edge/secrets", &foreign).granted();
+    let refused = latchkey_test_support::block_on(manifests.apply(&kubeadm, &mut |_| {})).unwrap_err();
+    assert!(refused.message.contains("a Secret flux-secrets that somebody else made"), "{refused}");
 }

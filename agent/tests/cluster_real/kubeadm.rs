@@ -52,6 +52,7 @@ fn the_real_kubeadm_accepts_how_a_cluster_is_made() {
         control_plane_endpoint: "[fd00::1]:6443".into(),
         pod_cidr: "10.244.0.0/16,fd00:10::/56".into(),
         service_cidr: "10.96.0.0/12,fd00:20::/112".into(),
+        untainted: true,
         ..settings()
     };
     full.apiserver_cert_sans = vec!["*.plant.example".into(), "192.0.2.7".into(), "fd00::7".into()];
@@ -97,6 +98,7 @@ fn the_real_kubeadm_accepts_how_a_node_joins() {
         for (role, mut ticket) in [(NodeRole::Worker, ticket()), (NodeRole::ControlPlane, control_plane_ticket())] {
             let fake = judged();
             ticket.api_server_endpoint = endpoint.into();
+            ticket.untainted = true;
             let ran = fake.run(&member(role), &Work::Join(ticket));
             assert!(ran.result.is_ok(), "{endpoint}: {:?}", ran.result);
             assert!(!ran.lines.iter().any(|line| line.contains("unknown field")), "{:?}", ran.lines);

@@ -13,12 +13,8 @@ use super::Centre;
 use crate::error::{HarnessError, io_error};
 use crate::process::{Finished, Process, TOOL, run};
 
-/// What the bootstrap pod may do: make Secrets, and change those three (`edge-bootstrap.json` of the centre's set-up).
-const RULES: &str = r#"[
-    { "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] },
-    { "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "update", "patch"],
-      "resourceNames": ["krb-keys-claim", "krb-keys-keytabs", "flux-secrets"] }
-]"#;
+/// What the centre gives an edge for its bootstrap.
+const MANIFESTS: &str = include_str!("../../../centre/setup/data/templates/bootstrap/edge-bootstrap.json");
 
 /// A cluster's edge: where its programs find everything.
 #[derive(Debug, Clone)]
@@ -34,19 +30,27 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// The role of a bootstrap pod, and its binding to a user of this name, in a namespace.
-    pub fn role(namespace: &str, user: &str) -> [Value; 2] {
-        let rules: Value = serde_json::from_str(RULES).unwrap_or_default();
-        let (api, metadata) =
-            ("rbac.authorization.k8s.io/v1", json!({ "name": "edge-bootstrap", "namespace": namespace }));
-        [
-            json!({ "apiVersion": api, "kind": "Role", "metadata": metadata, "rules": rules }),
-            json!({
-                "apiVersion": api, "kind": "RoleBinding", "metadata": metadata,
-                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "edge-bootstrap" },
-                "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
-            }),
-        ]
+    /// What a bootstrap pod has in a namespace: its role, bound to a user of this name, and the Secrets that it fills; each with
+    /// the path that it is made at.
+    pub fn rights(namespace: &str, user: &str) -> Vec<(String, Value)> {
+        let text = MANIFESTS.replace("{{namespace}}", namespace);
+        let all: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
+        let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
+        let placed = |mut object: Value| {
+            let path = match object["kind"].as_str()? {
+                "Role" => format!("{rbac}/roles"),
+                "RoleBinding" => {
+                    object["subjects"] =
+                        json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }]);
+                    format!("{rbac}/rolebindings")
+                }
+                // The one with the token is a file here.
+                "Secret" if object["stringData"].is_null() => format!("/api/v1/namespaces/{namespace}/secrets"),
+                _ => return None,
+            };
+            Some((path, object))
+        };
+        all.into_iter().filter_map(placed).collect()
     }
 }
 

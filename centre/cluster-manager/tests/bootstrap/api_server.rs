@@ -98,17 +98,17 @@ fn run_pod(server: &ApiServer, admin: &Client) {
     let granted = admin.post(&account, &request).granted();
     let pod = server.bearer(granted["status"]["token"].as_str().unwrap());
     for name in ["krb-keys-claim", "krb-keys-keytabs", "flux-secrets"] {
-        let body = json!({
-            "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": KEYS}}, "stringData": {"key": "value"},
-        });
-        let made = pod.post(SECRETS, &body);
-        if made.status() == 409 {
-            pod.patch(&format!("{SECRETS}/{name}"), &json!({"stringData": {"key": "anew"}})).granted();
-        } else {
-            made.granted();
-        }
-        pod.get(&format!("{SECRETS}/{name}")).granted();
+        let there = pod.get(&format!("{SECRETS}/{name}")).granted();
+        assert_eq!(there["metadata"]["labels"]["app.kubernetes.io/managed-by"], KEYS);
+        pod.patch(&format!("{SECRETS}/{name}"), &json!({"stringData": {"password": "value"}})).granted();
     }
+    // One that it could make might be a token of another account.
+    let token = json!({
+        "metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "default"}},
+        "type": "kubernetes.io/service-account-token",
+    });
+    pod.post(SECRETS, &token).forbidden();
+    pod.delete(&format!("{SECRETS}/flux-secrets"), &json!({})).forbidden();
     // These Secrets only, and nothing else.
     pod.get(SECRETS).forbidden();
     pod.get(&format!("{SECRETS}/edge-bootstrap")).forbidden();

@@ -59,7 +59,7 @@ fn whoever_cannot_go_on_is_told_why_in_a_sentence() {
         ("no-rights", "", "may not do everything"),
         ("outcome", "Failed", "the pod edge-bootstrap has said why"),
         ("outcome", "Pending", "did not end within 0 s (its state: Pending)"),
-        ("no-secrets", "", "made no Secret krb-keys-keytabs"),
+        ("no-secrets", "", "left the Secret krb-keys-keytabs empty"),
         ("flux-refused", "", "Flux was refused"),
         ("flux-starts-never", "", "the API server does not serve gitrepositories.source.toolkit.fluxcd.io"),
         ("flux-sleeps", "", "says: authentication required"),

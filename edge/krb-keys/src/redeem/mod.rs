@@ -2,7 +2,7 @@
 //!
 //! Whatever is given to the KDC is in a Secret first, so that no crash leaves the KDC with a key that nobody has. The order:
 //!
-//! 1. A claim, random, is written into its Secret, unless there is one: it is what the centre knows this edge by.
+//! 1. A claim, random, is written into its Secret, unless it has one: it is what the centre knows this edge by.
 //! 2. Where the keys in our Secret serve, nothing is redeemed. Otherwise a new password is written into it, as one that is still to
 //!    be given to the KDC: the Secret has no keytab beside it.
 //! 3. The link is redeemed with the claim: the centre gives the principal another password, for ten minutes.
@@ -90,7 +90,9 @@ impl<W: World> Attempt<'_, W> {
     }
 
     async fn claim(&self) -> Result<Zeroizing<String>, Failure> {
-        if let Some(stored) = self.ours(CLAIM_SECRET).await? {
+        let stored = self.ours(CLAIM_SECRET).await?;
+        // The bootstrap's manifests make it empty, so that this program need not have the right to make Secrets.
+        if let Some(stored) = stored.as_ref().filter(|stored| !stored.data.is_empty()) {
             let text = stored.data.text(CLAIM).map(|text| Zeroizing::new(text.to_owned()));
             let useless = || {
                 Failure::Refused(format!("the Secret {CLAIM_SECRET} has no {CLAIM}; delete it, and make a new link"))
@@ -98,7 +100,7 @@ impl<W: World> Attempt<'_, W> {
             return text.ok_or_else(useless);
         }
         let claim = self.world.random()?;
-        self.write(CLAIM_SECRET, None, &Data::default().with(CLAIM, bytes(&claim))).await?;
+        self.write(CLAIM_SECRET, stored.as_ref(), &Data::default().with(CLAIM, bytes(&claim))).await?;
         Ok(claim)
     }
 

@@ -138,8 +138,12 @@ make_keys() {
     fi
     given_up() { return 1; }
     for secret in krb-keys-keytabs flux-secrets; do
-        made=$(ours get secret "$secret" --ignore-not-found -o name) || fail "kubectl cannot read Secrets in $NAMESPACE."
-        [ -n "$made" ] || fail "the pod edge-bootstrap ended well, but made no Secret $secret; report it."
+        # It names the keys of a Secret, and shows nothing of what they hold.
+        made=$(ours describe secret "$secret") || fail "kubectl cannot read Secrets in $NAMESPACE."
+        case $made in
+            *password:*) ;;
+            *) fail "the pod edge-bootstrap ended well, but left the Secret $secret empty; report it." ;;
+        esac
     done
 }
 

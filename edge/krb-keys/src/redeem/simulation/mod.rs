@@ -150,6 +150,16 @@ fn two_at_once_end_with_one_key() {
 }
 
 #[test]
+fn secrets_that_the_manifests_made_empty_are_filled() {
+    let sim = Sim::default();
+    for name in [CLAIM_SECRET, OWN_SECRET, FLUX_SECRET] {
+        sim.with(|state| state.secrets.insert(name.to_owned(), (true, 1, Data::default())));
+    }
+    attempt(&sim).unwrap();
+    is_whole(&sim);
+}
+
+#[test]
 fn a_secret_of_somebody_else_is_left_alone_and_nothing_is_redeemed() {
     for name in [CLAIM_SECRET, OWN_SECRET, FLUX_SECRET] {
         let sim = Sim::default();
