@@ -236,7 +236,8 @@ fn a_result_that_was_not_written_down_is_told_again() {
 fn a_later_run_asks_for_the_same_and_what_it_asks_otherwise_is_refused() {
     let (operator, node) = Operator::with_node();
     node.behave(Behaviour { hold_init: true, ..Behaviour::default() });
-    let flags = ["--kubernetes", "1.35", "--cert-san", "api.plant.example", "--service-cidr", "10.32.0.0/16"];
+    let flags =
+        ["--kubernetes", "1.35", "--cert-san", "api.plant.example", "--service-cidr", "10.32.0.0/16", "--untainted"];
     let in_a_directory = [&flags[..], &["--store", "directory"]].concat();
     let mut first = operator.init_started(&node, &in_a_directory);
     node.wait_for(Happened::KeysTaken);
@@ -251,6 +252,8 @@ fn a_later_run_asks_for_the_same_and_what_it_asks_otherwise_is_refused() {
     let journal: Value = serde_json::from_slice(&std::fs::read(operator.path("plant/init.json")).unwrap()).unwrap();
     assert_eq!(journal["asked"]["service_cidr"], "10.32.0.0/16");
     assert_eq!(journal["asked"]["cert_sans"][0], "api.plant.example");
+    assert_eq!(journal["asked"]["untainted"], true);
+    assert!(node.state().settings.as_ref().unwrap().untainted);
 }
 
 #[test]

@@ -681,7 +681,7 @@ pub struct ClusterJoin {
     /// as in ClusterSettings
     #[prost(bytes = "vec", tag = "12")]
     pub component_list: ::prost::alloc::vec::Vec<u8>,
-    /// as in ClusterSettings; only for control planes
+    /// as in ClusterSettings; workers have no taint
     #[prost(bool, tag = "13")]
     pub untainted: bool,
 }

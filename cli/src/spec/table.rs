@@ -279,7 +279,7 @@ pub(super) const COMMANDS: &[Command] = &[
             ),
             switch(
                 "untainted",
-                "control planes get no taint: pods run on them, too, as a cluster of one machine\nneeds",
+                "kubeadm gives control planes no taint: pods run there, too, which a cluster of one\nmachine needs",
             ),
             Flag {
                 need: AnyNumber,

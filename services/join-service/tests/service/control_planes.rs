@@ -105,10 +105,12 @@ fn a_ticket_lists_the_control_planes_where_nodes_have_a_balancer() {
     let service = rig.start();
     let without = service.join(&other, &disk(4), "worker-2").unwrap();
     assert!(without.cluster.as_ref().unwrap().api_servers.is_empty(), "nodes have no balancer");
+    assert!(!without.cluster.as_ref().unwrap().untainted);
     let path = format!("{MAPS}/latchkey-cluster");
     let mut described = admin.get(&path).granted();
     let file = json!({
-        "version": 1, "api_server": "192.0.2.1:6443", "kubernetes_version": "1.34", "api_balancer": true
+        "version": 1, "api_server": "192.0.2.1:6443", "kubernetes_version": "1.34", "api_balancer": true,
+        "untainted": true
     });
     described["data"]["kubernetes.json"] = file.to_string().into();
     admin.put(&path, &described).granted();
@@ -117,6 +119,7 @@ fn a_ticket_lists_the_control_planes_where_nodes_have_a_balancer() {
     };
     until("the service to hear of it", || (listed(&worker, 3, "worker-1") == ["192.0.2.1:6443"]).then_some(()));
     assert_eq!(listed(&second, 2, "cp-2"), ["192.0.2.1:6443"]);
+    assert!(service.join(&second, &disk(2), "cp-2").unwrap().cluster.as_ref().unwrap().untainted);
     report(&service, &second.locked(&rig), 2, &["192.0.2.2"]).unwrap();
     assert_eq!(listed(&worker, 3, "worker-1"), ["192.0.2.1:6443", "192.0.2.2:6443"]);
 }
