@@ -31,7 +31,8 @@ impl Centre {
 
     fn connects(&self, command: &mut Command, user: (&str, &str)) {
         let address = self.parameters.places.broker;
-        command.args(["-h", "localhost", "-p", &address.port().to_string(), "-V", "mqttv5", "-q", "1"]);
+        let port = address.port().to_string();
+        command.args(["-h", &self.parameters.host, "-p", &port, "-V", "mqttv5", "-q", "1"]);
         command.args(["-u", &self.upn(user.0), "-P", user.1]);
         if !self.parameters.insecure {
             command.arg("--cafile").arg(self.layout.authority());

@@ -71,18 +71,17 @@ impl Registering {
         kubectl.wait_for(NAMESPACE, &object, "condition=Ready")
     }
 
-    /// The edge's monitor is born at the broker: topic and message.
+    /// The birth of the edge's monitor at the broker.
     ///
     /// # Panics
     /// If it is not in time.
-    pub fn birth(&self, listener: &Listener) -> Result<(String, Payload), HarnessError> {
+    pub fn birth(&self, listener: &Listener, name: &str) -> Result<Payload, HarnessError> {
         self.runs("edge-monitor")?;
+        let end = format!("-{name}/NBIRTH/Monitor");
         loop {
             let (topic, bytes) = listener.message()?;
-            if topic.contains("/NBIRTH/") {
-                let payload = Payload::decode(&bytes);
-                let payload = payload.map_err(|error| HarnessError::Unusable(format!("{topic}: {error}")))?;
-                return Ok((topic, payload));
+            if topic.ends_with(&end) {
+                return Payload::decode(&bytes).map_err(|error| HarnessError::Unusable(format!("{topic}: {error}")));
             }
         }
     }
@@ -105,8 +104,12 @@ impl Registering {
         Ok(shown["hosts"].clone())
     }
 
-    /// `latchkey cluster seal`, and what the cluster's Secret has then.
+    /// `latchkey cluster seal`, once secrets can be sealed for the cluster, and what its Secret has then.
+    ///
+    /// # Panics
+    /// As [`Self::reported_hosts`].
     pub fn sealed_and_opened(&self, flux: &StandIns, name: &str, value: &[u8]) -> Result<Vec<u8>, HarnessError> {
+        self.reported_hosts(name)?;
         let path = self.centre.run.write("value", value)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(io_error("chmod", &path))?;
         let (secret, key) = SECRET;

@@ -19,8 +19,10 @@ use crate::operator::ek;
 use crate::publisher::signature;
 use crate::vm::Vm;
 
+/// What a node's console says while its cluster has no keys, before the reason.
+pub const NOT_FINISHED: &str = "not finished yet: ";
 /// What the operator's own Flux would define: group, version, kind, plural.
-const FLUX: [[&str; 4]; 2] = [
+const OPERATORS_KINDS: [[&str; 4]; 2] = [
     ["source.toolkit.fluxcd.io", "v1", "GitRepository", "gitrepositories"],
     ["kustomize.toolkit.fluxcd.io", "v1", "Kustomization", "kustomizations"],
 ];
@@ -41,11 +43,11 @@ pub struct Registering {
 
 /// Whose Flux the clusters have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Flux {
+enum FluxFrom {
     /// That which the centre imported; its image, and that of Sealed Secrets, are in the machines' image, too.
-    TheCentres,
+    TheCentre,
     /// Clusters bring their own: [`Registering::define_flux`].
-    TheirOwn,
+    TheOperator,
 }
 
 impl Registering {
@@ -64,15 +66,15 @@ impl Registering {
     /// Starts the centre and builds the image, which has the container images of an edge's programs in it; the enrol service admits the
     /// image. Clusters bring their own Flux. `show`: with what the commands say that build it.
     pub fn prepared(name: &str, show: bool) -> Result<Self, HarnessError> {
-        Self::with(name, Flux::TheirOwn, show)
+        Self::with(name, FluxFrom::TheOperator, show)
     }
 
     /// The same for clusters that have their Flux and Sealed Secrets from the centre.
     pub fn with_flux(name: &str, show: bool) -> Result<Self, HarnessError> {
-        Self::with(name, Flux::TheCentres, show)
+        Self::with(name, FluxFrom::TheCentre, show)
     }
 
-    fn with(name: &str, flux: Flux, show: bool) -> Result<Self, HarnessError> {
+    fn with(name: &str, flux: FluxFrom, show: bool) -> Result<Self, HarnessError> {
         let centre = Centre::prepared(&format!("{name}-centre"), false)?;
         let archives = EdgeArchives::build(&centre.run.file("images"))?;
         let mut centre = centre.with_host(NAME)?.with_images(archives.images.clone())?;
@@ -81,7 +83,7 @@ impl Registering {
         let port = centre.parameters.places.enrol_service.listen.port();
         let words = format!("latchkey.centre={HOST}:{port} latchkey.centre_key={key}");
         let mut container_images = archives.archives();
-        if flux == Flux::TheCentres {
+        if flux == FluxFrom::TheCentre {
             centre.import_charts()?;
             container_images.extend(flux::archives(&centre.run.file("images"))?);
         }
@@ -97,7 +99,7 @@ impl Registering {
     }
 
     /// What the centre's operator gives the enrol service: policy, manifest, and whose Flux clusters have.
-    fn admit_the_image(&self, flux: Flux) -> Result<(), HarnessError> {
+    fn admit_the_image(&self, flux: FluxFrom) -> Result<(), HarnessError> {
         let (directory, fleet) = (Path::new(self.directory()), &self.site.fleet);
         let copy = |from: &Path, to: &Path| std::fs::copy(from, to).map(drop).map_err(io_error("copy", from));
         let manifest = directory.join("references").join(format!("{MANIFEST}.json"));
@@ -110,7 +112,7 @@ impl Registering {
         let text = std::fs::read(&rules).map_err(io_error("read", &rules))?;
         let mut text: Value = serde_json::from_slice(&text)
             .map_err(|error| HarnessError::Unusable(format!("{}: {error}", rules.display())))?;
-        text["bare"] = json!(flux == Flux::TheirOwn);
+        text["bare"] = json!(flux == FluxFrom::TheOperator);
         std::fs::write(&rules, text.to_string()).map_err(io_error("write", &rules))
     }
 
@@ -159,14 +161,14 @@ impl Registering {
     }
 
     /// What works beside the kustomize-controller of a cluster.
-    pub fn flux(&self) -> Result<StandIns, HarnessError> {
+    pub fn stand_ins(&self) -> Result<StandIns, HarnessError> {
         let place = self.centre.run.subdirectory("flux")?;
         StandIns::new(self.site.kubectl(), NAMESPACE, HOST, &place)
     }
 
     /// The operator's own Flux comes: as far as what it defines, without the fields.
     pub fn define_flux(&self) -> Result<(), HarnessError> {
-        self.site.apply("flux.json", &FLUX.map(definition))
+        self.site.apply("flux.json", &OPERATORS_KINDS.map(definition))
     }
 
     /// What a Secret of the edge has under this key.

@@ -40,9 +40,9 @@ impl Kubectl {
         serde_json::from_str(&text).map_err(|error| HarnessError::Unusable(format!("{path}: {error}")))
     }
 
-    /// Waits until there is such an object: `KIND/NAME`.
+    /// Waits until this is so of an object, `KIND/NAME`: `create`, `condition=…`, `jsonpath=…`.
     pub fn wait_for(&self, namespace: &str, object: &str, what: &str) -> Result<(), HarnessError> {
-        self.ask(&["--namespace", namespace, "wait", object, &format!("--for={what}"), "--timeout=10m"]).map(drop)
+        self.ask(&["--namespace", namespace, "wait", object, &format!("--for={what}"), "--timeout=9m"]).map(drop)
     }
 
     /// The kubeconfig.

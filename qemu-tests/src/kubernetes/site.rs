@@ -38,6 +38,8 @@ const STATE_DISK: u64 = 8 << 30;
 /// processors are emulated, each more costs the others time.
 const CONTROL_PLANE: (u32, u32) = (2, 3072);
 const WORKER: (u32, u32) = (1, 1024);
+/// What kubeadm's name server does with names of other networks.
+const FORWARD: &str = "forward .";
 /// What the system says of itself: what failed, and when its own API server answers. Each question costs an emulated processor
 /// seconds that the API server could use.
 const SHOW: &str = "
@@ -300,13 +302,16 @@ impl Site {
 
     /// Has the cluster's name server know this name of the machine that all this runs on: a site without one of its own.
     pub fn names_host(&self, name: &str) -> Result<(), HarnessError> {
-        let coredns = ["--namespace", "kube-system", "configmap/coredns"];
-        let [namespace, kube_system, object] = coredns;
-        let text = self.ask(&["get", namespace, kube_system, object, "--output", "jsonpath={.data.Corefile}"])?;
-        let known = format!("hosts {{\n       {HOST} {name}\n       fallthrough\n    }}\n    forward .");
-        let patch = json!({"data": {"Corefile": text.replacen("forward .", &known, 1)}}).to_string();
-        self.ask(&["patch", namespace, kube_system, object, "--type", "merge", "--patch", &patch])?;
-        self.ask(&["rollout", "restart", namespace, kube_system, "deployment/coredns"]).map(drop)
+        let map = "configmap/coredns";
+        let of_kubeadm = |arguments: &[&str]| self.ask(&[&["--namespace", "kube-system"], arguments].concat());
+        let text = of_kubeadm(&["get", map, "--output", "jsonpath={.data.Corefile}"])?;
+        if !text.contains(FORWARD) {
+            return Err(HarnessError::Unusable(format!("CoreDNS forwards nothing: {text}")));
+        }
+        let known = format!("hosts {{\n       {HOST} {name}\n       fallthrough\n    }}\n    {FORWARD}");
+        let patch = json!({"data": {"Corefile": text.replacen(FORWARD, &known, 1)}}).to_string();
+        of_kubeadm(&["patch", map, "--type", "merge", "--patch", &patch])?;
+        of_kubeadm(&["rollout", "restart", "deployment/coredns"]).map(drop)
     }
 
     /// Waits until the API server's record of the node says that it is Ready, in a boot that is not `before`; says in which.

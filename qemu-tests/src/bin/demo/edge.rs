@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use latchkey_qemu_tests::HarnessError;
 use latchkey_qemu_tests::accel::Accelerator;
 use latchkey_qemu_tests::board::Board;
-use latchkey_qemu_tests::centre::registering::Registering;
+use latchkey_qemu_tests::centre::registering::{NOT_FINISHED, Registering};
 use latchkey_qemu_tests::fleet::{MEMBER, STEP};
 use latchkey_qemu_tests::host_name;
 use serde_json::{Value, json};
 
 use crate::{boots_as_json, on, print_boots, wrapped};
 
-/// What the cluster is called.
+/// What the cluster is called, and what the stranger's is not.
 const NAME: &str = "Press_4";
+const STRANGER: &str = "Press_5";
 
 /// A line of each host.
 fn listed(hosts: &Value) -> String {
@@ -86,14 +87,14 @@ fn play(as_json: bool) -> Result<(), HarnessError> {
     times.reached("the edge has its keys");
 
     board.headline("It has its keys, which nobody else ever saw. Flux applies its repository.");
-    let flux = all.flux()?;
+    let flux = all.stand_ins()?;
     all.first_reconciliation(&flux)?;
     times.reached("first Kustomization ready");
     board.headline("What the repository asks for is applied. The edge's programs start.");
-    let (topic, birth) = all.birth(&listener)?;
+    let birth = all.birth(&listener, NAME)?;
     times.reached("NBIRTH at the broker");
     let metrics = birth.metrics.iter().filter_map(|metric| metric.name.as_deref()).collect::<Vec<_>>().join(", ");
-    board.headline(&format!("{topic}: {metrics}"));
+    board.headline(&format!("Its NBIRTH tells {metrics}."));
     let hosts = all.reported_hosts(NAME)?;
     times.reached("hosts at the centre");
     board.headline(&format!("The centre's list of hosts: {}", listed(&hosts)));
@@ -106,16 +107,19 @@ fn play(as_json: bool) -> Result<(), HarnessError> {
     board.headline("latchkey cluster seal; its Secret is equal. A stranger's machine comes with a stolen invitation.");
     let cluster = all.centre.reported(&["show", NAME])?;
     node.kill();
-    let stolen = all.invite("Press_5")?;
+    let stolen = all.invite(STRANGER)?;
     let mut stranger = on(&board, "stranger", all.stranger()?)?;
     all.founded_by_stranger(&stranger, &stolen)?;
-    let told = stranger.expect("not registered yet: ", STEP)?.text;
+    let told = stranger.expect(&format!("{NOT_FINISHED}measurements-refused"), STEP)?.text;
+    if all.centre.clusters()?.to_string().contains(STRANGER) {
+        return Err(HarnessError::Unusable(format!("the centre has a cluster {STRANGER}")));
+    }
     board.headline("The stranger is refused: the centre knows nothing of its image.");
     board.finish();
     let took = board.elapsed();
     stranger.kill();
 
-    let told = told.split_once("not registered yet: ").map_or(told.as_str(), |(_, why)| why);
+    let told = told.split_once(NOT_FINISHED).map_or(told.as_str(), |(_, why)| why);
     let boots = board.boots();
     if as_json {
         let reached: serde_json::Map<_, _> =

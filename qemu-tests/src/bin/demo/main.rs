@@ -26,10 +26,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (what, rest): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|argument| ["--kubernetes", "--edge"].contains(argument));
-    let edge = what == ["--edge"];
-    let play = match what[..] {
-        [] | ["--edge"] => play,
-        ["--kubernetes"] => kubernetes::play,
+    let play: &dyn Fn(bool) -> Result<(), HarnessError> = match what[..] {
+        [] => &play,
+        ["--kubernetes"] => &kubernetes::play,
+        ["--edge"] => &|json| edge::begin(json, &arguments),
         _ => {
             eprintln!("usage: {USAGE}");
             return ExitCode::from(2);
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     for tool in &missing {
         eprintln!("missing: {tool:?}");
     }
-    match missing.is_empty().then(|| if edge { edge::begin(json, &arguments) } else { play(json) }) {
+    match missing.is_empty().then(|| play(json)) {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(error)) => {
             eprintln!("error: {error}");
