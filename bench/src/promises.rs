@@ -272,7 +272,7 @@ pub(crate) const PROMISED: [Promised; 52] = [
     promised(
         "edge-monitor/birth-slowest",
         Limit::Microseconds(5e6),
-        "a broker is back, until the edge's birth, the slowest of 3",
+        "a centre that was away is started, until the edge's birth, the slowest of 3",
         "`qemu-tests/benches/edge.rs`",
     ),
     promised(

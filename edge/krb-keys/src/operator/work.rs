@@ -23,8 +23,8 @@ use crate::failure::Failure;
 const EVERY: Duration = Duration::from_mins(10);
 /// The longest pause after failures, in milliseconds.
 const PAUSE_MS: u64 = 60_000;
-/// Resources that are worked on at once.
-const AT_ONCE: usize = 8;
+/// Resources that are worked on at once: the API server makes each write durable, and the KDC waits for none of that.
+const AT_ONCE: usize = 32;
 /// Rounds of finding out and carrying out, before something is taken for contested.
 const ROUNDS: usize = 5;
 
