@@ -228,6 +228,12 @@ pub(crate) const PROMISED: [Promised; 52] = [
         "`services/enrol-service/benches/decisions.rs`",
     ),
     promised(
+        "enrol-service/call",
+        Limit::TimesOf("enrol-service/cluster-ready", 1.2),
+        "enrolling a cluster, the whole call, beside a cluster made without a machine",
+        "`services/enrol-service/benches/decisions.rs`",
+    ),
+    promised(
         "cluster-manager/seal",
         Limit::TimesOf("kubeseal/seal", 0.05),
         "sealing a secret for an edge, in the library, beside the process kubeseal",

@@ -34,6 +34,12 @@ fn a_machine_registers_its_cluster_by_its_invitation_and_has_its_keys() {
     assert_eq!(shown["registration"]["ek_sha256"], ek(&node), "{shown}");
     assert_eq!((&shown["registration"]["image"]["version"], &shown["ready"]), (&json!(VERSION), &json!(true)));
 
+    // Its power goes while its manifests are applied: it goes on with the same cluster.
+    let _services = site.fleet.services().unwrap();
+    node.restart().unwrap();
+    node.expect("registered as Press_4; applying its manifests", STEP).unwrap();
+    assert_eq!(centre.clusters().unwrap().as_object().unwrap().len(), 1);
+
     // The operator's Flux is late.
     node.expect("ensure CRDs are installed first", STEP).unwrap();
     all.define_flux().unwrap();
@@ -64,7 +70,6 @@ fn a_machine_registers_its_cluster_by_its_invitation_and_has_its_keys() {
     assert!(signed_in.status.success(), "{}", String::from_utf8_lossy(&signed_in.err));
 
     // Another boot registers nothing again: the keys stay, and so does the one link.
-    let _services = site.fleet.services().unwrap();
     let (before, shown) = (site.ready("node-1", "").unwrap(), centre.reported(&["show", "Press_4"]).unwrap());
     node.restart().unwrap();
     node.expect(MEMBER, STEP).unwrap();
