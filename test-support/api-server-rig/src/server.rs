@@ -206,6 +206,33 @@ impl ApiServer {
     /// # Panics
     /// If it cannot be started.
     pub fn start_etcd(&mut self) {
+        self.start_etcd_with(&[]);
+    }
+
+    /// Has it full: from now on it takes no write.
+    ///
+    /// # Panics
+    /// As [`Self::start_etcd`].
+    pub fn fill_etcd(&mut self) {
+        self.kill_etcd();
+        self.start_etcd_with(&["--quota-backend-bytes=1"]);
+    }
+
+    /// Gives it room again, as its operator would.
+    ///
+    /// # Panics
+    /// As [`Self::start_etcd`].
+    pub fn give_etcd_room(&mut self) {
+        self.kill_etcd();
+        self.start_etcd();
+        let endpoint = format!("--endpoints=http://{}", self.ports.etcd.address());
+        until("etcd to be told that it has room", || {
+            let mut etcdctl = self.command("etcdctl", "etcdctl");
+            etcdctl.args([&endpoint, "alarm", "disarm"]).status().is_ok_and(|ended| ended.success()).then_some(())
+        });
+    }
+
+    fn start_etcd_with(&mut self, more: &[&str]) {
         let (client, peers) = (self.ports.etcd.address(), self.ports.peers.address());
         let mut command = self.command("etcd", "etcd");
         command.args(["--name", "rig", "--data-dir"]).arg(self.path("etcd"));
@@ -217,7 +244,7 @@ impl ApiServer {
         ] {
             command.arg(format!("--{option}=http://{address}"));
         }
-        command.arg(format!("--initial-cluster=rig=http://{peers}"));
+        command.arg(format!("--initial-cluster=rig=http://{peers}")).args(more);
         self.etcd = Some(self.run("etcd", command));
     }
 

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::centre::CLUSTER;
 use crate::edge::{Edge, NAMESPACE};
 
-const RELEASES: &str = "/apis/helm.toolkit.fluxcd.io/v2/namespaces/fplus-edge/helmreleases";
+pub(crate) const RELEASES: &str = "/apis/helm.toolkit.fluxcd.io/v2/namespaces/fplus-edge/helmreleases";
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/fplus-edge/gitrepositories";
 const REPOSITORY: Uuid = Uuid::constant("5e5e5e5e-c1c1-41c1-81c1-c1c1c1c1c1c1");
 
 impl Edge {
-    fn entry(&self, host: Option<&str>, values: &Value) -> Value {
+    pub(crate) fn entry(&self, host: Option<&str>, values: &Value) -> Value {
         let mut entry = json!({"createdAt": "2026-01-01T00:00:00Z", "name": "Line 1", "cluster": CLUSTER, "chart": self.centre.local.agent_chart, "values": values});
         if let Some(host) = host {
             entry["hostname"] = json!(host);
@@ -23,7 +23,7 @@ impl Edge {
         entry
     }
 
-    fn object(&self, path: &str, name: &str) -> Option<Value> {
+    pub(crate) fn object(&self, path: &str, name: &str) -> Option<Value> {
         let answer = self.admin.get(&format!("{path}/{name}"));
         (answer.status() == 200).then(|| answer.body().clone())
     }

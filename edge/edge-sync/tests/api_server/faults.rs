@@ -4,6 +4,7 @@ use latchkey_api_server_rig::proxy::{Fault, status};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
 
+use crate::deployed::RELEASES;
 use crate::edge::Edge;
 use crate::reported::names;
 
@@ -67,6 +68,24 @@ fn revoked_rights_are_told_by_name_and_all_is_well_when_they_are_back() {
     edge.centre.until("both machines and nothing wrong", |status| {
         (names(status) == ["a", "b"] && errors(status).is_empty()).then_some(())
     });
+}
+
+#[test]
+#[ignore = "needs etcd, etcdctl and kube-apiserver: ./dev e2e api-server"]
+fn a_full_etcd_is_told_and_all_is_well_when_it_has_room() {
+    let mut edge = Edge::start();
+    edge.node("a", &json!({}), &json!([]));
+    edge.centre.until("a machine", |status| (names(status) == ["a"]).then_some(()));
+    edge.server.fill_etcd();
+    let uuid = edge.centre.deploy(&edge.entry(None, &json!({})));
+    let full = |status: &Value| errors(status).into_iter().find(|said| said.contains("database space exceeded"));
+    let said = edge.centre.until("that etcd is full", full);
+    let name = format!("edge-agent-{uuid}");
+    assert!(said.contains(&name), "{said}");
+    assert_eq!(names(&edge.centre.status().unwrap()), ["a"], "what was known holds");
+    edge.server.give_etcd_room();
+    until("the release", || edge.object(RELEASES, &name));
+    edge.centre.until("nothing wrong", |status| errors(status).is_empty().then_some(()));
 }
 
 #[test]
