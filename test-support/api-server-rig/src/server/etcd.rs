@@ -1,0 +1,83 @@
+//! The API server's etcd, and what can happen to it.
+
+use latchkey_test_support::until;
+use std::fs;
+use std::path::Path;
+
+use super::ApiServer;
+
+impl ApiServer {
+    /// Ends etcd as a power failure would: the API server listens, and answers nothing that needs its data.
+    pub fn kill_etcd(&mut self) {
+        self.etcd = None;
+    }
+
+    /// Starts it again, with its data.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start_etcd(&mut self) {
+        self.start_etcd_with(&[]);
+    }
+
+    /// Has it full: from now on it takes no write.
+    ///
+    /// # Panics
+    /// As [`Self::start_etcd`].
+    pub fn fill_etcd(&mut self) {
+        self.kill_etcd();
+        self.start_etcd_with(&["--quota-backend-bytes=1"]);
+    }
+
+    /// Gives it room again, as its operator would.
+    ///
+    /// # Panics
+    /// As [`Self::start_etcd`].
+    pub fn give_etcd_room(&mut self) {
+        self.kill_etcd();
+        self.start_etcd();
+        let endpoint = format!("--endpoints=http://{}", self.ports.etcd.address());
+        until("etcd to be told that it has room", || {
+            let mut etcdctl = self.command("etcdctl", "etcdctl");
+            etcdctl.args([&endpoint, "alarm", "disarm"]).status().is_ok_and(|ended| ended.success()).then_some(())
+        });
+    }
+
+    fn start_etcd_with(&mut self, more: &[&str]) {
+        let (client, peers) = (self.ports.etcd.address(), self.ports.peers.address());
+        let mut command = self.command("etcd", "etcd");
+        command.args(["--name", "rig", "--data-dir"]).arg(self.path("etcd"));
+        for (option, address) in [
+            ("listen-client-urls", client),
+            ("advertise-client-urls", client),
+            ("listen-peer-urls", peers),
+            ("initial-advertise-peer-urls", peers),
+        ] {
+            command.arg(format!("--{option}=http://{address}"));
+        }
+        command.arg(format!("--initial-cluster=rig=http://{peers}")).args(more);
+        self.etcd = Some(self.run("etcd", command));
+    }
+
+    /// Whether these bytes lie in etcd's files as they are.
+    ///
+    /// # Panics
+    /// If its files cannot be read.
+    pub fn etcd_holds(&self, bytes: &[u8]) -> bool {
+        fn any(directory: &Path, bytes: &[u8]) -> std::io::Result<bool> {
+            for entry in fs::read_dir(directory)? {
+                let path = entry?.path();
+                let held = if path.is_dir() {
+                    any(&path, bytes)?
+                } else {
+                    fs::read(&path)?.windows(bytes.len()).any(|window| window == bytes)
+                };
+                if held {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        any(&self.path("etcd"), bytes).expect("etcd's files")
+    }
+}
