@@ -6,6 +6,7 @@ mod collateral;
 mod completions;
 mod help;
 mod image;
+mod init;
 mod kubernetes;
 mod manual;
 mod measure;
