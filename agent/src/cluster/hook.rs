@@ -52,6 +52,7 @@ struct Settings<'a> {
     apiserver_cert_sans: &'a [String],
     pod_cidr: &'a str,
     service_cidr: &'a str,
+    untainted: bool,
 }
 
 impl<'a> From<&'a ClusterSettings> for Settings<'a> {
@@ -62,6 +63,7 @@ impl<'a> From<&'a ClusterSettings> for Settings<'a> {
             apiserver_cert_sans: &settings.apiserver_cert_sans,
             pod_cidr: &settings.pod_cidr,
             service_cidr: &settings.service_cidr,
+            untainted: settings.untainted,
         }
     }
 }
