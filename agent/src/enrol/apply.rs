@@ -59,6 +59,8 @@ const MANAGER: &str = "--field-manager=latchkey-bootstrap";
 /// What the service sent, within its bounds.
 pub(super) struct Manifests {
     enrolled: Enrolled,
+    /// How long the cluster may take to redeem its link.
+    pub(super) patience: Duration,
 }
 
 impl Manifests {
@@ -90,7 +92,7 @@ impl Manifests {
         if manifests.iter().map(|manifest| manifest.yaml.len()).sum::<usize>() > MAX_MANIFESTS {
             return malformed("manifests have more than 4 MiB");
         }
-        Ok(Self { enrolled })
+        Ok(Self { enrolled, patience: REDEEM })
     }
 
     /// What the centre calls the cluster.
@@ -123,7 +125,7 @@ impl Manifests {
             let apply = apply.get(..forced).unwrap_or(&apply);
             cluster.in_time(apply, yaml, &self.enrolled.bootstrap_token).await.map_err(not_applied)?;
         }
-        cluster.redeemed().await?;
+        cluster.redeemed(self.patience).await?;
         let ours = "pod,secret,configmap,serviceaccount,role,rolebinding";
         cluster.delete(&[ours, OURS, "--wait=false"]).await.map_err(not_applied)
     }
@@ -219,7 +221,7 @@ impl Cluster<'_> {
     }
 
     /// Waits for the end of the pod, as long as its link may last: an image has to be fetched, a network to come up.
-    async fn redeemed(&mut self) -> Result<(), EnrolError> {
+    async fn redeemed(&mut self, patience: Duration) -> Result<(), EnrolError> {
         let (begun, mut backoff) = (Instant::now(), Backoff::new(clock::uptime().subsec_nanos().into()));
         let namespace = self.namespace.clone();
         let wait = ["wait", POD, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=20s", &namespace, PATIENCE];
@@ -233,7 +235,7 @@ impl Cluster<'_> {
             // An API server that is away says nothing; the pod is looked at again.
             let state = self.read(&state).await.unwrap_or_default();
             let failed = state.starts_with("Failed");
-            if failed || begun.elapsed() > REDEEM {
+            if failed || begun.elapsed() > patience {
                 self.tell_why(failed).await;
                 let what =
                     if failed { "the pod edge-bootstrap failed" } else { "the pod edge-bootstrap did not end in time" };

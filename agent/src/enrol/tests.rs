@@ -195,6 +195,20 @@ fn a_link_that_was_not_redeemed_is_asked_for_again() {
 }
 
 #[test]
+fn of_a_pod_that_does_not_end_the_log_is_shown() {
+    latchkey_test_support::block_on(async {
+        let Some(founded) = founded([]).await else { return };
+        fs::write(founded.path("pod/edge-bootstrap"), "Pending ImagePullBackOff").unwrap();
+        let mut manifests = Manifests::check(enrolled()).unwrap();
+        manifests.patience = Duration::ZERO;
+        let error = manifests.apply(&founded.enrolment.kubeadm, &mut |_| {}).await.unwrap_err();
+        assert!(error.message.contains("did not end in time (its state: Pending ImagePullBackOff)"), "{error}");
+        let asks = |call: &String| call.starts_with("logs pod/edge-bootstrap --tail=5 --namespace=fplus-edge");
+        assert!(calls(&founded.directory).iter().any(asks), "{:?}", calls(&founded.directory));
+    });
+}
+
+#[test]
 fn what_somebody_else_has_in_the_cluster_is_left_to_him() {
     latchkey_test_support::block_on(async {
         let Some(founded) = founded([Ok(taken_up())]).await else { return };
