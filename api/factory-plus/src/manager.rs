@@ -216,9 +216,9 @@ pub struct Redeemed {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestsRequest {
-    /// A link that was made before, and is revoked now: its answer was lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replaces: Option<Uuid>,
+    /// Whether the links that the caller made before for this cluster are revoked: their answers may have been lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces_own: bool,
 }
 
 /// What bootstraps a cluster, as documents for kubectl instead of a script. Nobody can be told of its token again.

@@ -69,12 +69,15 @@ impl Keeper {
     ) -> Result<Result<Link, LinkError>, WriteError> {
         let writing = {
             let mut kept = self.kept();
-            let outcome = kept.links.make(permit, status, token, new, now_ms());
+            let now = now_ms();
+            let replaced = if new.replaces_own { kept.links.revoke_own(permit, new.by, now) } else { vec![] };
+            let outcome = kept.links.make(permit, status, token, new, now);
             if outcome.result.is_ok() {
                 kept.scripts.insert(new.script.sha256().to_owned(), Arc::new(new.script.clone()));
             }
             let text = new.script;
             let mut changes = kept.changes(&outcome);
+            changes.extend(replaced.into_iter().filter_map(|id| kept.put(id)));
             if outcome.result.is_ok() {
                 changes.insert(0, Change::put(SCRIPTS, text.sha256(), text.text()));
             }

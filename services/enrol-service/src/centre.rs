@@ -6,7 +6,7 @@ use latchkey_factory_plus::manager::{BootstrapManifests, Cluster, ManifestsReque
 use latchkey_factory_plus::uuids::{application, class, service};
 use latchkey_factory_plus::{ClusterName, Uuid};
 use latchkey_factory_plus_client::{CallError, Client, ConfigDb, Precondition, Service};
-use smol::future::FutureExt;
+use smol::future::{self, FutureExt as _};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -45,26 +45,34 @@ impl Centre {
         Ok((!free).then(|| reason.unwrap_or_default()))
     }
 
-    /// Makes the object of a cluster, says who registered it, and configures it: then the cluster manager sets it up. What is there
-    /// already is left as it is.
+    /// Makes the object of a cluster, says who registered it, and configures it: then the cluster manager sets it up. Whatever of
+    /// that is done already comes to the same; a cluster whose configuration is gone since is not made again.
     pub(crate) async fn configure(&self, record: &Record) -> Result<(), Hindrance> {
         let cluster = record.cluster;
         let app = application::EDGE_CLUSTER_CONFIGURATION;
-        let known = self.config_db.entry::<Configuration>(app, cluster).await?;
-        if known.is_some() {
-            return Ok(());
-        }
         if record.configured {
-            return Err(Hindrance { refusal: Refusal::Deleted, detail: format!("{cluster} has no configuration") });
+            let known = self.config_db.entry::<Configuration>(app, cluster).await?;
+            let deleted = || Hindrance { refusal: Refusal::Deleted, detail: format!("{cluster} has no configuration") };
+            return known.map(|_| ()).ok_or_else(deleted);
         }
         let (_, made) = self.config_db.create_object(class::EDGE_CLUSTER, Some(cluster)).await?;
         if made.class != class::EDGE_CLUSTER {
             let detail = format!("{cluster} has the class {}", made.class);
             return Err(Hindrance { refusal: Refusal::CentreRefused, detail });
         }
-        let (registration, anyhow) = (application::EDGE_CLUSTER_REGISTRATION, Precondition::None);
-        self.config_db.put_entry(registration, cluster, &record.registration(), &anyhow).await?;
-        self.config_db.put_entry(app, cluster, &record.configuration(), &anyhow).await?;
+        let (registered, configured) = (record.registration(), record.configuration());
+        let register = async {
+            let app = application::EDGE_CLUSTER_REGISTRATION;
+            self.config_db.put_entry(app, cluster, &registered, &Precondition::None).await
+        };
+        let configure = async {
+            match self.config_db.put_entry(app, cluster, &configured, &Precondition::Absent).await {
+                // It was written before, and may have been changed since.
+                Err(CallError::PreconditionFailed(_)) => Ok(()),
+                written => written.map(drop),
+            }
+        };
+        future::try_zip(register, configure).await?;
         Ok(())
     }
 
@@ -104,13 +112,9 @@ impl Centre {
         Err(self.why_not(cluster).await)
     }
 
-    /// Its manifests, with a link that takes the place of the one that was made before.
-    pub(crate) async fn manifests(
-        &self,
-        cluster: Uuid,
-        replaces: Option<Uuid>,
-    ) -> Result<BootstrapManifests, Hindrance> {
-        let asked = ManifestsRequest { replaces };
+    /// Its manifests, with a link that takes the place of those that were made before.
+    pub(crate) async fn manifests(&self, cluster: Uuid) -> Result<BootstrapManifests, Hindrance> {
+        let asked = ManifestsRequest { replaces_own: true };
         let path = format!("v1/cluster/{cluster}/manifests");
         let asking = async {
             loop {

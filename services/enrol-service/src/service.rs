@@ -18,6 +18,7 @@ use latchkey_cluster_store::registration::{Admitted, Held, Invitation};
 use latchkey_factory_plus::manager::BootstrapManifests;
 use latchkey_factory_plus::{ClusterName, Uuid};
 use latchkey_service_runtime::request_id::RequestIds;
+use smol::future;
 use std::sync::Arc;
 
 /// When a node that waits asks again, in seconds.
@@ -173,16 +174,23 @@ impl EnrolService {
             refusal
         };
         self.centre.configure(record).await.map_err(hindered)?;
-        self.keeper.change(cluster, |record| record.configured = true).await?;
-        self.centre.ready(cluster).await.map_err(hindered)?;
-        let manifests = self.centre.manifests(cluster, record.link).await.map_err(hindered)?;
-        self.keeper.change(cluster, |record| record.link = Some(manifests.link)).await?;
+        // What becomes durable beside the centre's work costs the node no time.
+        let noted = async {
+            self.keeper.change(cluster, |record| record.configured = true).await?;
+            self.forget_held(record).await;
+            Ok(())
+        };
+        let ready = async { self.centre.ready(cluster).await.map_err(hindered) };
+        future::try_zip(noted, ready).await?;
+        self.centre.manifests(cluster).await.map_err(hindered)
+    }
+
+    async fn forget_held(&self, record: &Record) {
         let (current, ek) = (Arc::clone(&self.current), record.ek_sha256);
         if let Err(error) = smol::unblock(move || current.source().0.forget_held(&ek)).await {
             // It is shown as waiting for a while; nothing is decided by that.
-            tracing::warn!(%cluster, %error, "A machine that waited is still on the list");
+            tracing::warn!(cluster = %record.cluster, %error, "A machine that waited is still on the list");
         }
-        Ok(manifests)
     }
 
     /// One line per decision, on the target `audit`; never a token, nor text that the node chose freely.

@@ -32,6 +32,8 @@ pub struct NewLink<'a> {
     pub lifetime_ms: u64,
     /// Where it leads to.
     pub script: &'a Script,
+    /// Whether it takes the place of all that the same principal made before for this cluster.
+    pub replaces_own: bool,
 }
 
 /// What came of an attempt, and which link's record changed by it. The record is stored before the result is told.
@@ -157,7 +159,16 @@ impl Links {
 
     /// Ends all links of a cluster, as its deletion does; those that changed.
     pub fn revoke_all(&mut self, cluster: Uuid, by: &str, now: u64) -> Vec<Uuid> {
-        let live = self.links.iter_mut().filter(|link| link.cluster == cluster && link.is_live(now));
+        self.revoke_where(|link| link.cluster == cluster, by, now)
+    }
+
+    /// Ends the links of the permit's cluster that this principal made; those that changed.
+    pub fn revoke_own(&mut self, permit: Permit, by: &str, now: u64) -> Vec<Uuid> {
+        self.revoke_where(|link| link.cluster == permit.cluster() && link.by == by, by, now)
+    }
+
+    fn revoke_where(&mut self, of: impl Fn(&Link) -> bool, by: &str, now: u64) -> Vec<Uuid> {
+        let live = self.links.iter_mut().filter(|link| of(link) && link.is_live(now));
         let revoked = live.map(|link| {
             link.revoke(by, now);
             link.id

@@ -38,8 +38,12 @@ fn links() -> Links {
 }
 
 fn make(links: &mut Links, number: u8, now: u64) -> Outcome<Uuid> {
+    make_by("anna@EXAMPLE.ORG", links, number, now)
+}
+
+fn make_by(by: &str, links: &mut Links, number: u8, now: u64) -> Outcome<Uuid> {
     let script = Script::new("true\n".into());
-    let new = NewLink { id: id(number), by: "anna@EXAMPLE.ORG", lifetime_ms: LIFETIME_MS, script: &script };
+    let new = NewLink { id: id(number), by, lifetime_ms: LIFETIME_MS, script: &script, replaces_own: false };
     links.make(permit(CLUSTER), Some(&status(true)), &token(number), new, now)
 }
 
@@ -124,7 +128,7 @@ fn a_link_is_made_for_a_cluster_that_is_ready_and_not_for_ever() {
     let script = Script::new("true\n".into());
     let mut links = Links::default();
     let mut tried = |status: Option<&SetupStatus>, lifetime_ms: u64| {
-        let new = NewLink { id: id(1), by: "anna", lifetime_ms, script: &script };
+        let new = NewLink { id: id(1), by: "anna", lifetime_ms, script: &script, replaces_own: false };
         links.make(permit(CLUSTER), status, &token(1), new, 0).result
     };
     assert_eq!(tried(None, LIFETIME_MS), Err(LinkError::NotReady));
@@ -160,6 +164,17 @@ fn deleting_a_cluster_ends_its_links() {
     assert_eq!(read(&mut links, 2), Err(LinkError::Revoked));
     assert_eq!(links.forget(CLUSTER), [id(1)]);
     assert_eq!(read(&mut links, 3), Err(LinkError::Unknown));
+}
+
+#[test]
+fn who_replaces_links_ends_those_of_its_own_alone() {
+    let mut links = links();
+    make(&mut links, 2, 1).result.unwrap();
+    make_by("bernd@EXAMPLE.ORG", &mut links, 3, 1).result.unwrap();
+    assert_eq!(links.revoke_own(permit(OTHER), "anna@EXAMPLE.ORG", 2), []);
+    assert_eq!(links.revoke_own(permit(CLUSTER), "anna@EXAMPLE.ORG", 2), [id(1), id(2)]);
+    assert_eq!(links.revoke_own(permit(CLUSTER), "anna@EXAMPLE.ORG", 3), [], "those that ended stay as they are");
+    assert!(links.record(id(3)).unwrap().is_live(3));
 }
 
 #[test]

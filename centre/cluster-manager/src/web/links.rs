@@ -42,7 +42,7 @@ impl Web {
     /// The URL of a new link, as the original's clients ask for it: 404 where the cluster is not ready.
     pub(super) async fn bootstrap_url(&self, cluster: Uuid, request: Request) -> Answer {
         let permit = self.permit(cluster, &request).await?;
-        match self.make(permit, LIFETIME_MS, &request).await {
+        match self.make(permit, LIFETIME_MS, false, &request).await {
             Ok(made) => Response::json(&made.url),
             Err(refusal) if refusal.status() == StatusCode::CONFLICT && !self.0.manager.is_set_up(cluster) => {
                 Err(Refusal::not_found(LinkError::NotReady.to_string()))
@@ -55,7 +55,7 @@ impl Web {
         let permit = self.permit(cluster, &request).await?;
         let asked: manager::LinkRequest = request.json().await?;
         let lifetime = asked.lifetime_seconds.map_or(LIFETIME_MS, |seconds| u64::from(seconds) * 1000);
-        let made = self.make(permit, lifetime, &request).await?;
+        let made = self.make(permit, lifetime, false, &request).await?;
         Ok(Response::json(&made)?.status(StatusCode::CREATED))
     }
 
@@ -81,6 +81,7 @@ impl Web {
         &self,
         permit: Permit,
         lifetime_ms: u64,
+        replaces_own: bool,
         request: &Request,
     ) -> Result<manager::NewLink, Refusal> {
         let (cluster, by) = (permit.cluster(), request.caller().known()?.upn().as_str());
@@ -91,7 +92,7 @@ impl Web {
         aws_lc_rs::rand::fill(&mut random).map_err(|_| Refusal::internal("no random numbers"))?;
         let (token, id) = (Token::from_random(random), Uuid::random());
         let keeper = &self.0.manager.centre().keeper;
-        let new = NewLink { id, by, lifetime_ms, script: &script };
+        let new = NewLink { id, by, lifetime_ms, script: &script, replaces_own };
         // The status as it is now: a cluster that was deleted meanwhile gets no link.
         let now = self.0.manager.known(cluster).and_then(|known| known.status);
         let made = keeper.make(permit, now.as_ref(), &token, new).await;

@@ -7,7 +7,7 @@ use latchkey_http_server::{Answer, Refusal, Request, Response};
 use serde_json::json;
 
 use super::{BOOTSTRAP, Web, link_refusal, no_cluster};
-use crate::links::{LIFETIME_MS, LinkError, Permit, Token};
+use crate::links::{LIFETIME_MS, LinkError, Token};
 use crate::manifests::documents;
 use crate::script::manifest_files;
 
@@ -19,10 +19,7 @@ impl Web {
     pub(super) async fn manifests(&self, cluster: Uuid, mut request: Request) -> Answer {
         let permit = self.permit(cluster, &request).await?;
         let asked: ManifestsRequest = request.json().await?;
-        if let Some(earlier) = asked.replaces {
-            self.revoke_earlier(permit, earlier, &request).await?;
-        }
-        let made = self.make(permit, LIFETIME_MS, &request).await?;
+        let made = self.make(permit, LIFETIME_MS, asked.replaces_own, &request).await?;
         let token = made.url.strip_prefix(&format!("{}{BOOTSTRAP}", self.0.url));
         let token = token.and_then(|token| Token::read(token).ok());
         let token = token.ok_or_else(|| Refusal::internal("a link has no token"))?;
@@ -42,15 +39,5 @@ impl Web {
         let token = token.text().to_string();
         let answer = BootstrapManifests { link: made.id, token, expires: made.expires, namespace, files };
         Ok(Response::json(&answer)?.status(StatusCode::CREATED))
-    }
-
-    /// A link whose answer was lost: one that is gone is none any more.
-    async fn revoke_earlier(&self, permit: Permit, link: Uuid, request: &Request) -> Result<(), Refusal> {
-        let by = request.caller().known()?.upn().as_str();
-        let revoked = self.0.manager.centre().keeper.revoke(permit, link, by).await;
-        match revoked.map_err(|error| Refusal::unavailable(error.to_string()))? {
-            Ok(()) | Err(LinkError::Unknown) => Ok(()),
-            Err(error) => Err(link_refusal(error)),
-        }
     }
 }

@@ -148,7 +148,6 @@ pub fn decide(
         at: now,
         configured: false,
         ended: false,
-        link: None,
     })))
 }
 

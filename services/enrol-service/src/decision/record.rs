@@ -47,9 +47,6 @@ pub struct Record {
     /// its invitation stays used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// The bootstrap link that was made last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<Uuid>,
 }
 
 /// An image of a manifest.

@@ -3,8 +3,10 @@
 use super::admissions::enrolled;
 use super::machine::Machine;
 use super::rig::{Rig, rule};
+use latchkey_factory_plus::cluster::Configuration;
 use latchkey_factory_plus::manager::Phase;
 use latchkey_factory_plus::uuids::{application, class};
+use latchkey_factory_plus_client::Precondition;
 use latchkey_test_support::block_on;
 use std::collections::BTreeSet;
 
@@ -37,8 +39,14 @@ fn a_service_that_is_killed_anywhere_takes_up_one_cluster() {
         call.join().unwrap();
         assert!(objects().len() <= 1, "after {what}");
     }
+    // Who is there first has changed something already.
+    let (app, cluster) = (application::EDGE_CLUSTER_CONFIGURATION, *objects().first().unwrap());
+    let mut changed = block_on(db.entry::<Configuration>(app, cluster)).unwrap().unwrap().0;
+    changed.values.insert("by".into(), "somebody".into());
+    block_on(db.put_entry(app, cluster, &changed, &Precondition::None)).unwrap();
     let service = rig.start();
     let got = enrolled(service.enrol(&machine, None).unwrap());
+    assert_eq!(block_on(db.entry::<Configuration>(app, cluster)).unwrap().unwrap().0, changed);
     assert_eq!(objects().into_iter().map(|object| object.to_string()).collect::<Vec<_>>(), [got.cluster_uuid.as_str()]);
     assert_eq!(entries(application::EDGE_CLUSTER_CONFIGURATION), 1);
     assert_eq!(entries(application::EDGE_CLUSTER_REGISTRATION), 1);
