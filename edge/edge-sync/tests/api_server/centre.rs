@@ -25,6 +25,8 @@ use latchkey_test_support::{Port, block_on, within};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::front::Front;
+
 pub(crate) const CLUSTER: Uuid = Uuid::constant("c1c1c1c1-c1c1-41c1-81c1-c1c1c1c1c1c1");
 pub(crate) const REALM: &str = "EXAMPLE.ORG";
 const ROOT: &str = "root@EXAMPLE.ORG";
@@ -34,6 +36,7 @@ const PASSWORD: &str = "right";
 pub(crate) struct Centre {
     pub(crate) local: Local,
     pub(crate) git: String,
+    /// Where the configuration database listens.
     port: Port,
     directory: SocketAddr,
     services: Services,
@@ -95,9 +98,23 @@ fn site(directory: &str, config_db: &str, git: &str) -> Site {
 
 impl Centre {
     pub(crate) fn start() -> Self {
+        let port = Port::reserve();
+        let address = port.address();
+        Self::start_at(port, address)
+    }
+
+    /// The same with something before the configuration database that Edge Sync has to pass, and the test has not.
+    pub(crate) fn start_behind() -> (Self, Front) {
+        let port = Port::reserve();
+        let front = Front::before(port.address());
+        (Self::start_at(port, front.address()), front)
+    }
+
+    /// With a configuration database that listens at `port`, and that the directory says to be at `advertised`.
+    fn start_at(port: Port, advertised: SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (port, git) = (Port::reserve(), "https://git.example.org".to_owned());
-        let config_db = format!("http://127.0.0.1:{}", port.number());
+        let git = "https://git.example.org".to_owned();
+        let config_db = format!("http://{advertised}");
         let advertise = |service: Uuid, url: &str| {
             let entry: Advertisement = serde_json::from_value(json!({"service": service, "url": url})).unwrap();
             (service, entry.advertised())
@@ -112,12 +129,13 @@ impl Centre {
         let url = format!("http://{}", directory.address());
         let local = Local::new();
         let setup = Setup::new(&site(&url, &config_db, &git), &local).unwrap();
+        let direct = format!("http://{}", port.address()).parse().unwrap();
         let mut centre = Self {
             local,
             git,
             port,
             directory: directory.address(),
-            services: Services::directory(url.parse().unwrap()),
+            services: Services::directory(url.parse().unwrap()).with(service::CONFIG_DB, direct),
             folder,
             config_db: None,
             _directory: directory,
@@ -152,7 +170,7 @@ impl Centre {
 
     /// A client as Edge Sync has it.
     pub(crate) fn as_sync(&self) -> Client {
-        client(SYNC, self.services.clone())
+        client(SYNC, Services::directory(self.directory().parse().unwrap()))
     }
 
     /// The file with Edge Sync's password.

@@ -11,7 +11,7 @@ use crate::centre::CLUSTER;
 use crate::edge::{Edge, NAMESPACE};
 
 pub(crate) const RELEASES: &str = "/apis/helm.toolkit.fluxcd.io/v2/namespaces/fplus-edge/helmreleases";
-const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/fplus-edge/gitrepositories";
+pub(crate) const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/fplus-edge/gitrepositories";
 const REPOSITORY: Uuid = Uuid::constant("5e5e5e5e-c1c1-41c1-81c1-c1c1c1c1c1c1");
 
 impl Edge {
@@ -29,12 +29,12 @@ impl Edge {
     }
 
     /// Another chart, of a repository of its own.
-    fn custom_chart(&self) -> Uuid {
+    pub(crate) fn custom_chart(&self, repository: Uuid) -> Uuid {
         let (_, chart) = block_on(self.centre.db().create_object(class::HELM_CHART, None)).unwrap();
         self.centre.put(
             HELM_CHART_TEMPLATE,
             chart.uuid,
-            &json!({"chart": "charts/x", "prefix": "x", "source": REPOSITORY, "values": {}}),
+            &json!({"chart": "charts/x", "prefix": "x", "source": repository, "values": {}}),
         );
         chart.uuid
     }
@@ -99,7 +99,7 @@ fn what_others_change_or_delete_of_a_release_is_put_right_and_what_is_theirs_sta
 fn a_chart_of_another_repository_brings_its_source_and_both_go_together() {
     let edge = Edge::start();
     let mut entry = edge.entry(None, &json!({}));
-    entry["chart"] = json!(edge.custom_chart());
+    entry["chart"] = json!(edge.custom_chart(REPOSITORY));
     let uuid = edge.centre.deploy(&entry);
     let (source, release) = (format!("helm-{REPOSITORY}"), format!("x-{uuid}"));
     let made = until("the source", || edge.object(SOURCES, &source));

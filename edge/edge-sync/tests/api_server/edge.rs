@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 use crate::centre::{CLUSTER, Centre, REALM};
+use crate::front::Front;
 
 pub(crate) const NAMESPACE: &str = "fplus-edge";
 pub(crate) const KEYS: &str = "sealed-secrets";
@@ -27,9 +28,19 @@ pub(crate) struct Edge {
 impl Edge {
     /// With the rights in place, and Edge Sync not running.
     pub(crate) fn new() -> Self {
+        Self::of(Centre::start())
+    }
+
+    /// The same with a centre that Edge Sync reaches through something that does harm.
+    pub(crate) fn new_behind() -> (Self, Front) {
+        let (centre, front) = Centre::start_behind();
+        (Self::of(centre), front)
+    }
+
+    fn of(centre: Centre) -> Self {
         let server = ApiServer::start();
         let admin = server.client(&server.admin());
-        let edge = Self { server, admin, centre: Centre::start(), sync: None };
+        let edge = Self { server, admin, centre, sync: None };
         for namespace in [NAMESPACE, KEYS] {
             edge.make(
                 "/api/v1/namespaces",

@@ -3,8 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "in helpers of tests, too")]
 
 mod centre;
+mod clocks;
 mod deployed;
 mod edge;
 mod faults;
+mod front;
+mod killed;
 mod many;
+mod program;
 mod reported;

@@ -1,13 +1,11 @@
 //! A thousand machines: how soon a change is told, and what Edge Sync needs for it, as a process of its own.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::centre::{CLUSTER, REALM, SYNC};
-use crate::edge::{Edge, NAMESPACE};
+use crate::edge::Edge;
+use crate::program::Program;
 use crate::reported::names;
 
 const MACHINES: usize = 1000;
@@ -36,21 +34,7 @@ fn a_change_of_one_of_a_thousand_machines_is_told_soon_and_in_little_memory() {
     for name in &nodes {
         edge.node(name, &json!({}), &json!([]));
     }
-    let directory = tempfile::tempdir().unwrap();
-    let config = json!({
-        "centre": {"directory": edge.centre.directory(), "insecure": true}, "realm": REALM,
-        "cluster": {"uuid": CLUSTER, "name": "Bolt"}, "namespace": NAMESPACE,
-        "account": {"principal": SYNC, "password_file": edge.centre.password_file()},
-        "kubernetes": {"kubeconfig": edge.kubeconfig()},
-        "sealed_secrets": {"namespace": crate::edge::KEYS},
-    });
-    let path = directory.path().join("edge-sync.json");
-    std::fs::write(&path, config.to_string()).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey-edge-sync"));
-    let mut sync = command.arg("--config").arg(&path).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(sync.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "READY latchkey-edge-sync\n");
+    let program = Program::start(&edge, &edge.kubeconfig());
     let mut told = edge.centre.watch();
     told.until("all machines", |status| (names(status).len() == MACHINES).then_some(()));
     let (mut times, mut written): (Vec<Duration>, Vec<Duration>) = (Vec::new(), Vec::new());
@@ -66,7 +50,7 @@ fn a_change_of_one_of_a_thousand_machines_is_told_soon_and_in_little_memory() {
     times.sort();
     written.sort();
     let at = |share: usize| times[(CHANGES * share / 100).min(CHANGES - 1)];
-    let memory = peak(sync.id());
+    let memory = peak(program.id());
     println!(
         "{MACHINES} machines, {CHANGES} changes: p50 {} ms, p99 {} ms, of which the API server took {} ms to write it (p50); peak memory {memory} KiB",
         at(50).as_millis(),
@@ -77,6 +61,5 @@ fn a_change_of_one_of_a_thousand_machines_is_told_soon_and_in_little_memory() {
     if at(99) > P99 {
         println!("beyond the goal of {} ms: a busy machine, or a build that is not for release", P99.as_millis());
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&sync), rustix::process::Signal::TERM).unwrap();
-    assert!(sync.wait().unwrap().success());
+    program.stop();
 }

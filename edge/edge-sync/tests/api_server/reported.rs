@@ -14,16 +14,21 @@ pub(crate) fn names(status: &Value) -> Vec<String> {
     hosts.map(|host| host["hostname"].as_str().unwrap().to_owned()).collect()
 }
 
-fn pem(not_before: (i32, u8, u8)) -> String {
+fn pem((year, month, day): (i32, u8, u8)) -> String {
+    pem_from(year, month, day, Duration::ZERO)
+}
+
+/// A certificate that begins so long after a day.
+pub(crate) fn pem_from(year: i32, month: u8, day: u8, later: Duration) -> String {
     let mut params = rcgen::CertificateParams::default();
-    params.not_before = rcgen::date_time_ymd(not_before.0, not_before.1, not_before.2);
+    params.not_before = rcgen::date_time_ymd(year, month, day) + later;
     params.not_after = rcgen::date_time_ymd(2099, 1, 1);
     params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
 }
 
 impl Edge {
     /// A key, as the sealed-secrets controller makes one.
-    fn key(&self, name: &str, state: &str, certificate: &str) {
+    pub(crate) fn key(&self, name: &str, state: &str, certificate: &str) {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {"name": name, "labels": {"sealedsecrets.bitnami.com/sealed-secrets-key": state}},
