@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use latchkey_api_server_rig::is_built_or_skip;
 use latchkey_qemu_tests::centre::Centre;
 use latchkey_qemu_tests::centre::bootstrapped::{Bootstrapped, NAMESPACE};
 use latchkey_qemu_tests::centre::broker::Listener;
@@ -66,6 +67,9 @@ fn number_kept(edge: &Bootstrapped) -> String {
 
 #[test]
 fn a_monitor_that_is_killed_and_a_centre_that_is_away_are_told_of_by_birth_and_death() {
+    if !is_built_or_skip() {
+        return;
+    }
     let mut edge = started("edge-monitor");
     let listener = edge.centre.listen().unwrap();
     let monitor = Monitor::start(&edge);
@@ -101,6 +105,9 @@ fn a_monitor_that_is_killed_and_a_centre_that_is_away_are_told_of_by_birth_and_d
 
 #[test]
 fn the_broker_ends_connections_of_a_cluster_that_is_decommissioned() {
+    if !is_built_or_skip() {
+        return;
+    }
     let edge = started("edge-monitor-end");
     let password = String::from_utf8(edge.held("op1monitor", "password").unwrap()).unwrap();
     let account = ("op1monitor/Nord", password.as_str());

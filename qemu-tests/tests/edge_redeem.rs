@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use latchkey_api_server_rig::ApiServer;
+use latchkey_api_server_rig::{ApiServer, is_built_or_skip};
 use latchkey_factory_plus::manager::LinkState;
 use latchkey_qemu_tests::centre::Centre;
 use latchkey_qemu_tests::centre::edge::Edge;
@@ -79,6 +79,9 @@ fn is_whole(centre: &Centre, api: &ApiServer, edge: &Edge) {
 
 #[test]
 fn a_link_becomes_keys_that_flux_clones_the_repository_with() {
+    if !is_built_or_skip() {
+        return;
+    }
     let (centre, api) = (Centre::started("edge-redeem").unwrap(), ApiServer::start());
     let cluster = centre.made("Nord").unwrap();
     let first = edge(&api, &cluster, "Nord", "fplus-edge");
@@ -138,6 +141,9 @@ fn a_link_becomes_keys_that_flux_clones_the_repository_with() {
 
 #[test]
 fn what_stands_in_the_way_is_told_and_costs_no_link() {
+    if !is_built_or_skip() {
+        return;
+    }
     let (centre, api) = (Centre::started("edge-refused").unwrap(), ApiServer::start());
     let cluster = centre.made("Nord").unwrap();
     let other = centre.made("Sued").unwrap();
@@ -184,6 +190,9 @@ fn what_stands_in_the_way_is_told_and_costs_no_link() {
 
 #[test]
 fn killed_at_every_line_it_ends_well() {
+    if !is_built_or_skip() {
+        return;
+    }
     let (centre, api) = (Centre::started("edge-killed").unwrap(), ApiServer::start());
     let cluster = centre.made("Nord").unwrap();
     let mut killed = 0;

@@ -22,5 +22,5 @@ mod server;
 
 pub use authority::{Authority, Credentials};
 pub use client::{Answer, Client, Watch};
-pub use programs::{VERSION, program};
+pub use programs::{VERSION, is_built_or_skip, program};
 pub use server::{ApiServer, Peer, Setup};

@@ -1,5 +1,7 @@
 //! A real Mosquitto with TLS and the centre's plugin; a real API server for numbers. Fake: who verifies passwords behind the plugin.
 
+mod centre;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -14,6 +16,8 @@ use latchkey_test_support::{Lines, PATIENCE, Port, Process, cargo, output, skip,
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use zeroize::Zeroizing;
+
+pub(crate) use centre::FakeCentre;
 
 pub(crate) const MONITOR: (&str, &str) = ("op1monitor/Bolt@R", "of the monitor");
 pub(crate) const READER: (&str, &str) = ("reader@R", "of the reader");
