@@ -5,7 +5,7 @@ use std::process::Command;
 
 use latchkey_image::{ContainerImage, ContainerImageError};
 use latchkey_initramfs::elf_sample::{self, Segment};
-use latchkey_kubernetes::Reference;
+use latchkey_kubernetes::{Reference, Sha256};
 
 use crate::container_store::CONTAINERD;
 use crate::sample::{found, run};
@@ -106,4 +106,20 @@ fn containerd_takes_the_image_and_unpacks_the_program() {
     assert_eq!(files, ["latchkey-join-service"]);
     let program = fs::read(unpacked[0].join("latchkey-join-service")).unwrap();
     assert_eq!(program, elf_sample::static_executable());
+}
+
+/// What a registry would be given of it, as skopeo reads the archive.
+#[test]
+fn skopeo_copies_the_image_with_its_digest() {
+    let Some(skopeo) = found("skopeo", "skopeo") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let archive = directory.path().join("image.tar");
+    let image = image();
+    fs::write(&archive, &image.archive).unwrap();
+    let source = format!("oci-archive:{}", archive.display());
+    let copy = directory.path().join("copy");
+    let mut command = Command::new(skopeo);
+    run(command.args(["--insecure-policy", "copy", &source]).arg(format!("dir:{}", copy.display())));
+    let manifest = fs::read(copy.join("manifest.json")).unwrap();
+    assert_eq!(format!("sha256:{}", Sha256::of(&manifest)), image.digest);
 }
