@@ -11,6 +11,8 @@
 mod account;
 mod act;
 mod decide;
+#[cfg(test)]
+mod hostile;
 mod object;
 mod resource;
 mod rivals;

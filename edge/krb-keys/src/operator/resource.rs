@@ -149,11 +149,17 @@ impl Wanted {
     /// Of a `LocalSecret`.
     pub(crate) fn of_local(spec: &LocalSpec) -> Result<Self, Refused> {
         if spec.format != "Password" {
-            return Err(Refused(format!("the format {:.40?} is none; Password is", spec.format)));
+            return Err(Refused(format!("the format {} is none; Password is", quoted(&spec.format))));
         }
         let place = place(&format!("{}/{}", spec.secret, spec.key))?;
         Ok(Self { kind: Kind::Local, principals: vec![], place: Some(place), account: None })
     }
+}
+
+/// The beginning of what somebody else wrote, in quotes: it goes into a status and into the log.
+fn quoted(text: &str) -> String {
+    const MOST: usize = 40;
+    format!("{:?}", text.chars().take(MOST).collect::<String>())
 }
 
 fn kind(spec: &KeySpec) -> Result<Kind, Refused> {
@@ -167,19 +173,21 @@ fn kind(spec: &KeySpec) -> Result<Kind, Refused> {
         }
         other => {
             return Err(Refused(format!(
-                "the type {other:.40?} is none; Random, Password, PresetPassword and Disabled are"
+                "the type {} is none; Random, Password, PresetPassword and Disabled are",
+                quoted(other)
             )));
         }
     })
 }
 
 fn principal(name: &str, realm: &Realm) -> Result<Upn, Refused> {
-    let upn = Upn::in_realm(name, realm).map_err(|error| Refused(format!("the principal {name:.80?}: {error}")))?;
+    let upn =
+        Upn::in_realm(name, realm).map_err(|error| Refused(format!("the principal {}: {error}", quoted(name))))?;
     if upn.realm() == realm.as_str() { Ok(upn) } else { Err(Refused(format!("{upn} is not of the realm {realm}"))) }
 }
 
 fn place(text: &str) -> Result<Place, Refused> {
-    let refused = || Refused(format!("{text:.120?} is no place for a key; one is written SECRET/KEY"));
+    let refused = || Refused(format!("{} is no place for a key; one is written SECRET/KEY", quoted(text)));
     let (secret, key) = text.split_once('/').ok_or_else(refused)?;
     let of_key = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
@@ -273,6 +281,11 @@ mod tests {
         ] {
             let said = with(change.clone());
             assert!(said.contains(named), "{change}: {said}");
+        }
+        // A status has no room for all that a specification may hold.
+        for field in ["type", "principal", "secret"] {
+            let said = with(json!({ field: "\u{fffff}".repeat(100_000) }));
+            assert!(said.contains("\\u{fffff}") && said.len() < 600, "{field}: {} bytes", said.len());
         }
         assert!(Wanted::of_local(&LocalSpec { secret: "s".into(), key: "k".into(), format: "x".into() }).is_err());
     }

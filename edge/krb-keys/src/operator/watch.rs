@@ -17,6 +17,9 @@ const ANNOTATIONS: [&str; 4] = [FORCE_REKEY, SUSPEND, ACCOUNT_UUID, REKEYED_AT];
 /// The most resources of one kind.
 const MOST: usize = 10_000;
 
+/// Characters of what is wrong with a specification, at most.
+const MOST_SAID: usize = 200;
+
 /// A kind of resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Type {
@@ -83,5 +86,9 @@ impl Type {
 }
 
 fn parsed<T: DeserializeOwned>(spec: &serde_json::Value) -> Result<T, Refused> {
-    T::deserialize(spec).map_err(|error| Refused(format!("the specification cannot be read: {error:.200}")))
+    // What is said of a wrong value has the whole of it.
+    let said = |error: serde_json::Error| {
+        error.to_string().chars().map(|c| if c.is_control() { '?' } else { c }).take(MOST_SAID).collect::<String>()
+    };
+    T::deserialize(spec).map_err(|error| Refused(format!("the specification cannot be read: {}", said(error))))
 }

@@ -175,9 +175,13 @@ async fn settle(act: &Act, id: &Id, seen: &Resource, rivals: &Rivals) -> (End, R
     };
     let read = Read::of(writing);
     let (phase, message, end) = match settled(act, id, &mut resource, rivals, read).await {
-        Ok(None) => return (End::Settled(EVERY), resource),
-        Ok(Some(())) => ("Ready", "all is as it is to be".to_owned(), End::Settled(until_trim(&resource).min(EVERY))),
-        Err(Failure::Refused(why)) => ("Refused", why, End::Refused),
+        Ok(Came::Left) => return (End::Settled(EVERY), resource),
+        Ok(Came::Right) => {
+            ("Ready", "all is as it is to be".to_owned(), End::Settled(until_trim(&resource).min(EVERY)))
+        }
+        Ok(Came::Refused(why)) => ("Refused", why, End::Refused),
+        // A right that was missing may be there again, which nobody tells.
+        Err(Failure::Refused(why)) => ("Refused", why, End::Failed),
         Err(Failure::Again(why)) => ("Waiting", why, End::Failed),
     };
     if phase != "Ready" {
@@ -192,23 +196,32 @@ async fn settle(act: &Act, id: &Id, seen: &Resource, rivals: &Rivals) -> (End, R
     (end, resource)
 }
 
-/// Nothing, where the resource is left alone or gone.
+/// What a resource came to, where nothing failed.
+enum Came {
+    /// It is left alone, or gone.
+    Left,
+    /// All is as it is to be.
+    Right,
+    /// It is not carried out: why.
+    Refused(String),
+}
+
 async fn settled(
     act: &Act,
     id: &Id,
     resource: &mut Resource,
     rivals: &Rivals,
     mut read: Read,
-) -> Result<Option<()>, Failure> {
+) -> Result<Came, Failure> {
     for _ in 0..ROUNDS {
         let facts = match &resource.wanted {
             Ok(wanted) => act.facts(id, wanted, rivals, &mut read).await?,
             Err(_) => super::decide::Facts::none(now()),
         };
         let effects = match decide(resource, &facts) {
-            Decision::Leave => return Ok(None),
-            Decision::Refuse(why) => return Err(Failure::Refused(why)),
-            Decision::Do(effects) if effects.is_empty() && resource.deleting => return Ok(None),
+            Decision::Leave => return Ok(Came::Left),
+            Decision::Refuse(why) => return Ok(Came::Refused(why)),
+            Decision::Do(effects) if effects.is_empty() && resource.deleting => return Ok(Came::Left),
             Decision::Do(effects) => effects,
         };
         for effect in &effects {
@@ -219,7 +232,7 @@ async fn settled(
         // Whether the key of one that was disabled serves is found out once it is enabled.
         if !resource.deleting && (effects.is_empty() || facts.held != (Held::Something { serves: None })) {
             act.account(id, resource).await?;
-            return Ok(Some(()));
+            return Ok(Came::Right);
         }
     }
     Err(Failure::Again("somebody else changes the same keys all the time".into()))

@@ -187,10 +187,11 @@ fn random(wanted: &Wanted, facts: &Facts, force: bool, keep_old: bool) -> Vec<Ef
     effects.extend(enabling);
     if force || !serves {
         let keep_old = keep_old && facts.shown.iter().any(Option::is_some);
-        effects.push(Effect::Rekey { keep_old });
+        // Noted first: whoever is killed between the two knows that there is something to be dropped.
         if keep_old {
             effects.push(Effect::NoteOldKeys);
         }
+        effects.push(Effect::Rekey { keep_old });
     }
     effects
 }
@@ -286,5 +287,7 @@ impl Effect {
     }
 }
 
+#[cfg(test)]
+mod killed;
 #[cfg(test)]
 mod tests;

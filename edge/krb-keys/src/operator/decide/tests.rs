@@ -116,7 +116,7 @@ fn keys_are_made_where_those_that_are_held_do_not_serve() {
 #[test]
 fn old_keys_are_kept_for_a_day_where_that_is_asked_for() {
     let keeping = resource(Kind::Random { keep_old: true }, &["a/N"]);
-    assert_eq!(done(&keeping, &facts(BAD, &[shown(true)])), [Effect::Rekey { keep_old: true }, Effect::NoteOldKeys]);
+    assert_eq!(done(&keeping, &facts(BAD, &[shown(true)])), [Effect::NoteOldKeys, Effect::Rekey { keep_old: true }]);
     assert!(!done(&keeping, &facts(Held::Nothing, &[None])).contains(&Effect::NoteOldKeys), "it has none");
     let since = |seconds: u64| Resource {
         has_old_keys: true,
@@ -129,7 +129,7 @@ fn old_keys_are_kept_for_a_day_where_that_is_asked_for() {
     assert_eq!(done(&nonsense, &facts(GOOD, &[shown(true)])), [Effect::Trim, Effect::ForgetOldKeys]);
     // Made anew meanwhile: the day begins again.
     let again = done(&since(KEEP_OLD), &facts(BAD, &[shown(true)]));
-    assert_eq!(again, [Effect::Rekey { keep_old: true }, Effect::NoteOldKeys]);
+    assert_eq!(again, [Effect::NoteOldKeys, Effect::Rekey { keep_old: true }]);
 }
 
 #[test]
