@@ -13,7 +13,8 @@ use super::decide::{Decision, Facts, decide};
 use super::resource::{FINALIZER, FORCE_REKEY, HAS_OLD_KEYS, REKEYED_AT, SUSPEND};
 use super::watch::Type;
 
-/// Characters that a status says of what is wrong with a specification, at most; each may be written as an escape of ten.
+/// Characters that a status says of what is wrong with a specification, at most: forty of what was written, each as an escape of ten,
+/// and the sentence around them.
 const MOST_SAID: usize = 600;
 
 const FIELDS: [&str; 14] = [
@@ -122,7 +123,7 @@ proptest! {
             }
             Err(refused) => {
                 let said = refused.to_string();
-                prop_assert!(said.len() <= MOST_SAID && !said.contains(char::is_control), "{said:?}");
+                prop_assert!(said.chars().count() <= MOST_SAID && !said.contains(char::is_control), "{said:?}");
                 let facts = Facts::none(0);
                 let refuses = matches!(decide(&resource, &facts), Decision::Refuse(_) | Decision::Leave);
                 prop_assert!(refuses, "nothing is done for what is refused");
