@@ -15,6 +15,7 @@
 
 mod authority;
 mod client;
+pub mod gate;
 mod kubeconfig;
 mod programs;
 pub mod proxy;

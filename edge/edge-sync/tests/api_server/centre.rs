@@ -107,7 +107,7 @@ impl Centre {
     pub(crate) fn start_behind() -> (Self, Front) {
         let port = Port::reserve();
         let front = Front::before(port.address());
-        (Self::start_at(port, front.address()), front)
+        (Self::start_at(port, front.way.address()), front)
     }
 
     /// With a configuration database that listens at `port`, and that the directory says to be at `advertised`.

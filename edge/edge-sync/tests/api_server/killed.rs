@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latchkey_api_server_rig::gate::Gate;
 use latchkey_api_server_rig::proxy::Proxy;
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::application::EDGE_DEPLOYMENT;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::deployed::{RELEASES, SOURCES};
 use crate::edge::Edge;
-use crate::front::{Front, Gate};
+use crate::front::Front;
 use crate::program::Program;
 use crate::reported::names;
 
@@ -113,13 +114,13 @@ impl Site {
 
     /// Starts it, and kills it when `requests` of its requests have passed; whether it had done all before.
     fn run_and_kill(&mut self, requests: usize, wanted: &Wanted) -> bool {
-        let gate = Gate::close_after(requests, &self.proxy, &self.front);
+        let gate = Gate::close_after(requests, &self.proxy, std::slice::from_ref(&self.front.way));
         let program = self.program();
         let is_done = until(format_args!("{requests} requests"), || {
             if gate.holds_one() { Some(false) } else { self.is_right(wanted).then(|| !gate.is_closed()) }
         });
         program.kill();
-        Gate::open(&self.proxy, &self.front);
+        Gate::open(&self.proxy, std::slice::from_ref(&self.front.way));
         self.gates.push(gate);
         is_done
     }

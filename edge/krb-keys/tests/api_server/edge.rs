@@ -12,7 +12,7 @@ use latchkey_kerberos::acl::Acl;
 use latchkey_test_support::{output, until};
 use serde_json::{Value, json};
 
-use crate::gate::Front;
+use crate::front::Front;
 use crate::program::Program;
 
 pub(crate) const NAMESPACE: &str = "fplus-edge";

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use latchkey_api_server_rig::gate::Gate;
 use latchkey_kdc_rig::REALM;
 use latchkey_test_support::until;
 
 use crate::cases::Case;
 use crate::edge::Edge;
-use crate::gate::Gate;
 
 /// Fewer requests than krb-keys makes for anything: it lists two kinds, watches both, reads a resource, and says how it stands.
 const FEW: usize = 6;
@@ -26,13 +26,13 @@ fn kill_after_each_request(edge: &Edge, case: Case) -> (usize, Vec<String>) {
         program.kill();
         let before = case.seen(edge, &name);
         case.happen(edge, &name);
-        let gate = Gate::close_after(requests, &edge.proxy, &edge.front);
+        let gate = Gate::close_after(requests, &edge.proxy, &edge.front.ways);
         let killed = edge.program();
         let whole = until(format_args!("{requests} requests for {name}"), || {
             if gate.holds_one() { Some(false) } else { case.is_met(edge, &name).then(|| !gate.is_closed()) }
         });
         killed.kill();
-        Gate::open(&edge.proxy, &edge.front);
+        Gate::open(&edge.proxy, &edge.front.ways);
         gates.push(gate);
         let at = case.seen(edge, &name);
         program = edge.program();

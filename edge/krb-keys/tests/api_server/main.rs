@@ -4,7 +4,7 @@
 
 mod cases;
 mod edge;
-mod gate;
+mod front;
 mod killed;
 mod program;
 mod rights;
