@@ -71,6 +71,9 @@ impl Keeper {
             let mut kept = self.kept();
             let now = now_ms();
             let replaced = if new.replaces_own { kept.links.revoke_own(permit, new.by, now) } else { vec![] };
+            for link in &replaced {
+                tracing::info!(%link, cluster = %permit.cluster(), by = new.by, "A link is replaced");
+            }
             let outcome = kept.links.make(permit, status, token, new, now);
             if outcome.result.is_ok() {
                 kept.scripts.insert(new.script.sha256().to_owned(), Arc::new(new.script.clone()));

@@ -98,6 +98,10 @@ impl Web {
         let made = keeper.make(permit, now.as_ref(), &token, new).await;
         let made = made.map_err(|error| Refusal::unavailable(error.to_string()))?.map_err(link_refusal)?;
         tracing::info!(link = %id, %cluster, by, from = %request.peer(), "A link was made");
+        if replaces_own {
+            // As when one is revoked.
+            self.0.manager.links_changed();
+        }
         let url = format!("{}{BOOTSTRAP}{}", self.0.url, token.text().as_str());
         let no_command = || Refusal::internal("this service's URL has a character that means something to a shell");
         let read = script.for_reader(&token);
