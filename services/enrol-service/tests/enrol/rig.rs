@@ -218,6 +218,8 @@ impl Peer {
         let terms = Terms { attester, verifier: Arc::new(PinnedKeyVerifier::new([self.key])) };
         latchkey_test_support::block_on(async {
             let stream = TcpStream::connect(self.address).await.map_err(Refused::Connection)?;
+            // As the agent does.
+            stream.set_nodelay(true).map_err(Refused::Connection)?;
             let proven = connect(stream, purpose, terms, TIME).await.map_err(Refused::Channel)?;
             if let Some(between) = between {
                 between();
