@@ -11,7 +11,8 @@ use smol::net::{TcpListener, TcpStream};
 
 use crate::proxy::{Fault, Proxy};
 
-/// Holds up who asks. Who is held up stays so until this is dropped.
+/// Holds up who asks, also after [`Gate::open`], until this is dropped: the API server would hear then what was held up, so keep it
+/// as long as the test looks.
 #[derive(Debug)]
 pub struct Gate {
     pass: Sender<()>,
