@@ -189,7 +189,7 @@ fn what_is_of_a_tpm_is_refused_beside_a_confidential_machines_log() {
 
 /// Recorded evidence of a TPM with this event log in it: the file.
 fn evidence_with(log: &str, directory: &Path) -> String {
-    let recorded = format!("{}/../attestation/tests/fixtures/ek-p256-pinned/evidence.json", env!("CARGO_MANIFEST_DIR"));
+    let recorded = format!("{}/../crates/attestation/tests/fixtures/ek-p256-pinned/evidence.json", env!("CARGO_MANIFEST_DIR"));
     let mut evidence: Value = serde_json::from_slice(&fs::read(recorded).unwrap()).unwrap();
     evidence["event_log"] = STANDARD.encode(fs::read(log).unwrap()).into();
     let path = directory.join("evidence.json");

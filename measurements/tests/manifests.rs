@@ -105,7 +105,7 @@ fn a_log_without_sha256_or_nothing_to_enforce_makes_no_manifest() {
 /// A recording of a TPM's evidence, with a log put in.
 fn recording(log: Option<&[u8]>) -> Vec<u8> {
     use base64::Engine;
-    let file = format!("{}/../attestation/tests/fixtures/ek-p256-pinned/evidence.json", env!("CARGO_MANIFEST_DIR"));
+    let file = format!("{}/../crates/attestation/tests/fixtures/ek-p256-pinned/evidence.json", env!("CARGO_MANIFEST_DIR"));
     let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     if let Some(log) = log {
         json["event_log"] = base64::engine::general_purpose::STANDARD.encode(log).into();

@@ -66,7 +66,7 @@ const READ_THE_ENVIRONMENT: [&str; 9] = [
     "image/src/program.rs",
     "initramfs/src/layout.rs",
     // Where a pod finds the API server.
-    "services/kubernetes-client/src/pod.rs",
+    "crates/kubernetes-client/src/pod.rs",
 ];
 /// Names of ours in the environment: a cluster step is told its name, and a bootstrap script, which the command line carries for new
 /// centres, may be told how long it waits. No program reads one.

@@ -1,4 +1,4 @@
-//! Components that are not in the image: a program of the image gets them onto the state disk (`kubernetes/components`), and verifies
+//! Components that are not in the image: a program of the image gets them onto the state disk (`services/components`), and verifies
 //! them in each boot, before anything of them runs.
 //!
 //! Which ones says a list, from the operator at init and from the ticket at a join. In later boots somebody may name the list of a

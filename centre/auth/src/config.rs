@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
 use latchkey_factory_plus::{Realm, Upn};
-use latchkey_http_server::HttpConfig;
+use latchkey_factory_plus_server::HttpConfig;
 use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;
 
@@ -49,7 +49,7 @@ pub enum ConfigError {
     File(#[from] ConfigFileError),
     /// How the service is reached.
     #[error("`http`: {0}")]
-    Http(#[from] latchkey_http_server::HttpConfigError),
+    Http(#[from] latchkey_factory_plus_server::HttpConfigError),
     /// Somebody who could not log in.
     #[error("`access`: {0}")]
     Access(ForeignRealm),

@@ -10,7 +10,7 @@ use latchkey_factory_plus::{Realm, uuids};
 use latchkey_factory_plus_client::Client;
 use latchkey_factory_plus_client::classes::Follower;
 use latchkey_factory_plus_client::notify::State;
-use latchkey_http_server::{Nothing, Verifier};
+use latchkey_factory_plus_server::{Nothing, Verifier};
 use latchkey_kerberos::Kerberos;
 use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::config::ConfigFile as _;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
 use latchkey_factory_plus::Upn;
 use latchkey_factory_plus_client::BaseUrl;
-use latchkey_http_server::{HttpConfig, HttpConfigError};
+use latchkey_factory_plus_server::{HttpConfig, HttpConfigError};
 use latchkey_kerberos::{Admin, AdminKey, AdminSettings};
 use latchkey_keys::{KeyError, read_private_file};
 use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};

@@ -10,7 +10,7 @@ use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::uuids::{account, service};
 use latchkey_factory_plus_client::Client;
 use latchkey_git_client::{Git, PATH};
-use latchkey_http_server::{About, HttpServer, Nothing, Software, Verifier};
+use latchkey_factory_plus_server::{About, HttpServer, Nothing, Software, Verifier};
 use latchkey_kerberos::Admin as KerberosAdmin;
 use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::config::ConfigFile as _;

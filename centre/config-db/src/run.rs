@@ -8,7 +8,7 @@ use std::sync::Arc;
 use latchkey_centre_service::{AccessLists, Program};
 use latchkey_factory_plus::{Realm, uuids};
 use latchkey_factory_plus_client::Client;
-use latchkey_http_server::{Nothing, Verifier};
+use latchkey_factory_plus_server::{Nothing, Verifier};
 use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::program::ProgramError;
 

@@ -8,8 +8,8 @@ use latchkey_centre_service::{AccessLists, Answer, backup};
 use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::uuids;
-use latchkey_http_server::http::{HeaderName, Method as HttpMethod, StatusCode};
-use latchkey_http_server::{
+use latchkey_factory_plus_server::http::{HeaderName, Method as HttpMethod, StatusCode};
+use latchkey_factory_plus_server::{
     self as server, About, Authenticated, ContentType, Handler, HttpConfig, HttpServer, Refusal, Request, ServerError,
     Software, Terms, Verifier,
 };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
-use latchkey_http_server::{HttpConfig, HttpConfigError};
+use latchkey_factory_plus_server::{HttpConfig, HttpConfigError};
 use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_range};
 use serde::Deserialize;
 

@@ -10,7 +10,7 @@ use latchkey_factory_plus::Realm;
 use latchkey_factory_plus::uuids::{account, application, service};
 use latchkey_factory_plus_client::notify::Event;
 use latchkey_factory_plus_client::{Client, ConfigDb};
-use latchkey_http_server::{About, HttpServer, Nothing, Software, Verifier};
+use latchkey_factory_plus_server::{About, HttpServer, Nothing, Software, Verifier};
 use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::page::Page;

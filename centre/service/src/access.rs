@@ -7,7 +7,7 @@ use latchkey_factory_plus::grants::{Access, allows};
 use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_factory_plus_client::Client;
 use latchkey_factory_plus_client::acl::{Follower, Settings};
-use latchkey_http_server::{Authenticated, Refusal};
+use latchkey_factory_plus_server::{Authenticated, Refusal};
 use serde::Deserialize;
 
 /// Whose permissions are known without the authorisation service.

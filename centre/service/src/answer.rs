@@ -1,7 +1,7 @@
 //! What a service answers, decided before it is HTTP.
 
-use latchkey_http_server::http::StatusCode;
-use latchkey_http_server::{self as server, Refusal, Response};
+use latchkey_factory_plus_server::http::StatusCode;
+use latchkey_factory_plus_server::{self as server, Refusal, Response};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use latchkey_http_server::http::{Method, StatusCode};
-use latchkey_http_server::{Answer, Refusal, Request, Response, Terms};
+use latchkey_factory_plus_server::http::{Method, StatusCode};
+use latchkey_factory_plus_server::{Answer, Refusal, Request, Response, Terms};
 
 /// How long copying may take.
 const TIME: Duration = Duration::from_mins(10);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_factory_plus::{Realm, Upn};
-use latchkey_http_server::{Negotiated, Password, Verdict, Verifier, VerifyError};
+use latchkey_factory_plus_server::{Negotiated, Password, Verdict, Verifier, VerifyError};
 use latchkey_kerberos::{Denied, Kerberos, Secret, Settings};
 use serde::Deserialize;
 

@@ -15,7 +15,7 @@ mod program;
 
 use std::path::PathBuf;
 
-use latchkey_http_server::HttpConfig;
+use latchkey_factory_plus_server::HttpConfig;
 
 pub use access::{AccessConfig, AccessLists, Rights};
 pub use answer::{Answer, Body};

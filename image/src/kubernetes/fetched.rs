@@ -7,7 +7,7 @@ use super::error::KubernetesError;
 use crate::image::Source;
 use crate::systemd::{Addition, AdditionKind};
 
-/// What leads to the programs, in memory: made in each boot when they are verified (`kubernetes/components`).
+/// What leads to the programs, in memory: made in each boot when they are verified (`services/components`).
 pub(super) const PLACE: &str = "/run/latchkey-components";
 /// Where they lie, on the state disk.
 pub(super) const STORE: &str = "/var/lib/latchkey/components";

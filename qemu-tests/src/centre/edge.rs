@@ -14,7 +14,7 @@ use crate::error::{HarnessError, io_error};
 use crate::process::{Finished, Process, TOOL, run};
 
 /// What the centre gives an edge for its bootstrap.
-const MANIFESTS: &str = include_str!("../../../centre/setup/data/templates/bootstrap/edge-bootstrap.json");
+const MANIFESTS: &str = include_str!("../../../crates/centre-setup/data/templates/bootstrap/edge-bootstrap.json");
 
 /// A cluster's edge: where its programs find everything.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use latchkey_factory_plus::notify::{Method, Request, Response, Update};
 use latchkey_factory_plus::{Upn, Uuid};
-use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Updates};
+use latchkey_factory_plus_server::{Authenticated, Feed, FeedRefusal, Subscribing, Updates};
 use serde_json::Map;
 use smol::stream;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use latchkey_centre_service::backup;
-use latchkey_http_server::http::{Method as HttpMethod, StatusCode};
-use latchkey_http_server::{self as server, ContentType, Handler, Refusal, Terms};
+use latchkey_factory_plus_server::http::{Method as HttpMethod, StatusCode};
+use latchkey_factory_plus_server::{self as server, ContentType, Handler, Refusal, Terms};
 
 use crate::api::{Ask, Method, Write};
 use crate::keeper::Keeper;

@@ -11,7 +11,7 @@ use latchkey_factory_plus::uuids::{application, class, permission, role, service
 use latchkey_factory_plus::{Uuid, uuids};
 use latchkey_factory_plus_client::classes::Follower;
 use latchkey_factory_plus_client::{Auth, Services};
-use latchkey_http_server::{
+use latchkey_factory_plus_server::{
     About, Answer, Authenticated, Feed, FeedRefusal, Handler, HttpServer, Nothing, Refusal, Request, Running, Software,
     Subscribing,
 };

@@ -7,7 +7,7 @@ use event_listener::EventListener;
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::notify::{Method, Request, Response, Update};
 use latchkey_factory_plus::uuids::permission;
-use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
+use latchkey_factory_plus_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
 use serde_json::{Map, Value};
 use smol::future::FutureExt as _;
 use smol::stream;

@@ -2,8 +2,8 @@
 
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::manager::{BootstrapManifests, ManifestFile, ManifestsRequest};
-use latchkey_http_server::http::StatusCode;
-use latchkey_http_server::{Answer, Refusal, Request, Response};
+use latchkey_factory_plus_server::http::StatusCode;
+use latchkey_factory_plus_server::{Answer, Refusal, Request, Response};
 use serde_json::json;
 
 use super::{BOOTSTRAP, Web, link_refusal, no_cluster};

@@ -15,8 +15,8 @@ use latchkey_factory_plus::grants::Access;
 use latchkey_factory_plus::manager::NameAnswer;
 use latchkey_factory_plus::uuids::{permission, special};
 use latchkey_factory_plus::{ClusterName, NameError, Uuid};
-use latchkey_http_server::http::{HeaderValue, Method, StatusCode, header};
-use latchkey_http_server::{Answer, Authenticated, Handler, Refusal, Request, Response, Terms};
+use latchkey_factory_plus_server::http::{HeaderValue, Method, StatusCode, header};
+use latchkey_factory_plus_server::{Answer, Authenticated, Handler, Refusal, Request, Response, Terms};
 
 use crate::config::{Config, ConfigError};
 use crate::links::{LinkError, Permit};

@@ -1,8 +1,8 @@
 //! The page: files that are a part of the program, and what the page must know of the site.
 
 use latchkey_factory_plus_client::BaseUrl;
-use latchkey_http_server::http::{HeaderName, HeaderValue, StatusCode, header};
-use latchkey_http_server::{Refusal, Response};
+use latchkey_factory_plus_server::http::{HeaderName, HeaderValue, StatusCode, header};
+use latchkey_factory_plus_server::{Refusal, Response};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 

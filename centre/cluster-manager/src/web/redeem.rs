@@ -13,8 +13,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use latchkey_connection_limits::{PeerNetwork, PeerRates, Rate, TokenBucket, Wait};
 use latchkey_factory_plus::manager::{RedeemRequest, Redeemed};
 use latchkey_factory_plus::{ClusterName, Role, Upn, Uuid};
-use latchkey_http_server::http::{HeaderValue, header};
-use latchkey_http_server::{Answer, Refusal, Request, Response, Terms};
+use latchkey_factory_plus_server::http::{HeaderValue, header};
+use latchkey_factory_plus_server::{Answer, Refusal, Request, Response, Terms};
 use latchkey_kerberos::Secret;
 use zeroize::Zeroizing;
 

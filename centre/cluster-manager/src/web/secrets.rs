@@ -2,8 +2,8 @@
 
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::uuids::permission;
-use latchkey_http_server::http::StatusCode;
-use latchkey_http_server::{Answer, Refusal, Request, Response};
+use latchkey_factory_plus_server::http::StatusCode;
+use latchkey_factory_plus_server::{Answer, Refusal, Request, Response};
 use zeroize::Zeroizing;
 
 use super::{Web, no_cluster};

@@ -2,7 +2,7 @@
 
 use latchkey_factory_plus::cluster::Status;
 use latchkey_factory_plus_client::{Call, Precondition};
-use latchkey_http_server::http::Method;
+use latchkey_factory_plus_server::http::Method;
 use latchkey_test_support::block_on;
 
 use crate::rig::{ADMIN, NOBODY, Rig};

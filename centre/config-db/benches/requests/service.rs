@@ -16,8 +16,8 @@ use latchkey_factory_plus::uuids::class::{APPLICATION, INDIVIDUAL};
 use latchkey_factory_plus::uuids::permission::{READ_CONFIG, WRITE_CONFIG};
 use latchkey_factory_plus::uuids::service::AUTH;
 use latchkey_factory_plus_client::{Client, Identity, Insecure, Limits, Services, Settings, Trust};
-use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{HttpConfig, Nothing};
+use latchkey_factory_plus_server::testing::FakeVerifier;
+use latchkey_factory_plus_server::{HttpConfig, Nothing};
 use latchkey_test_support::spawn;
 use serde_json::json;
 

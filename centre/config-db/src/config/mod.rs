@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use latchkey_centre_service::{AccessConfig, CentreConfig, KerberosConfig, shared_paths};
-use latchkey_http_server::{HttpConfig, HttpConfigError};
+use latchkey_factory_plus_server::{HttpConfig, HttpConfigError};
 use latchkey_keys::{KeyError, read_private_file};
 use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
 use serde::Deserialize;

@@ -8,7 +8,7 @@ use latchkey_centre_service::AccessLists;
 use latchkey_factory_plus::uuids::special::MINE;
 use latchkey_factory_plus::{Upn, Uuid};
 use latchkey_factory_plus_client::{Auth, Client};
-use latchkey_http_server::{Authenticated, Refusal};
+use latchkey_factory_plus_server::{Authenticated, Refusal};
 
 use crate::Caller;
 

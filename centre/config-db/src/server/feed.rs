@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use latchkey_factory_plus::notify::Request;
-use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
+use latchkey_factory_plus_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
 use smol::future::FutureExt as _;
 use smol::stream;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use latchkey_centre_service::backup;
-use latchkey_http_server::http::{HeaderValue, Method, StatusCode, header};
-use latchkey_http_server::{self as server, ContentType, Handler, Refusal, Request, Response, Terms};
+use latchkey_factory_plus_server::http::{HeaderValue, Method, StatusCode, header};
+use latchkey_factory_plus_server::{self as server, ContentType, Handler, Refusal, Request, Response, Terms};
 
 use super::Callers;
 use crate::paths::Resource;

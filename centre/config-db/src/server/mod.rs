@@ -7,7 +7,7 @@ mod handler;
 use std::sync::Arc;
 
 use latchkey_factory_plus::{Realm, uuids};
-use latchkey_http_server::{About, HttpConfig, HttpServer, ServerError, Software, Verifier};
+use latchkey_factory_plus_server::{About, HttpConfig, HttpServer, ServerError, Software, Verifier};
 
 use crate::ConfigDb;
 pub use callers::Callers;

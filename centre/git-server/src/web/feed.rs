@@ -2,7 +2,7 @@
 
 use latchkey_factory_plus::Uuid;
 use latchkey_factory_plus::notify::{Method, Request, Response, Update};
-use latchkey_http_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
+use latchkey_factory_plus_server::{Authenticated, Feed, FeedRefusal, Subscribing, Told, Updates};
 use serde_json::{Map, Value};
 use smol::channel::Receiver;
 use smol::stream;

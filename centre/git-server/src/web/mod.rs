@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use latchkey_centre_service::{AccessLists, Rights};
 use latchkey_factory_plus::Uuid;
-use latchkey_http_server::http::{HeaderName, HeaderValue, Method as HttpMethod, StatusCode, header};
-use latchkey_http_server::{Answer, Authenticated, Handler, Refusal, Request, Response, Terms};
+use latchkey_factory_plus_server::http::{HeaderName, HeaderValue, Method as HttpMethod, StatusCode, header};
+use latchkey_factory_plus_server::{Answer, Authenticated, Handler, Refusal, Request, Response, Terms};
 use serde_json::Value;
 
 use crate::backend::{AnswerHead, RequestHead};

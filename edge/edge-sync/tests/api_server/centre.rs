@@ -19,8 +19,8 @@ use latchkey_factory_plus_client::notify::Watch;
 use latchkey_factory_plus_client::{
     Client, ConfigDb, Identity, Insecure, Limits, Precondition, Services, Settings, Trust,
 };
-use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{Handler, HttpConfig, HttpServer, Nothing, Running};
+use latchkey_factory_plus_server::testing::FakeVerifier;
+use latchkey_factory_plus_server::{Handler, HttpConfig, HttpServer, Nothing, Running};
 use latchkey_test_support::{Port, block_on, within};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -64,7 +64,7 @@ fn verifier() -> Arc<FakeVerifier> {
     Arc::new(FakeVerifier::of([ROOT, SYNC].map(|name| (name, PASSWORD))))
 }
 
-/// What the role "Edge sync" holds (`centre/setup/data/grants.json`), and what the cluster manager grants for the one cluster.
+/// What the role "Edge sync" holds (`crates/centre-setup/data/grants.json`), and what the cluster manager grants for the one cluster.
 fn rights() -> Vec<Access> {
     let read = [
         application::K8S_RESOURCE_TEMPLATE,

@@ -30,8 +30,8 @@ use latchkey_git_client::Git;
 use latchkey_git_server::repositories::Repositories;
 use latchkey_git_server::server::GitServer;
 use latchkey_group_commit::OpenError;
-use latchkey_http_server::testing::FakeVerifier;
-use latchkey_http_server::{About, HttpConfig, HttpServer, Nothing, Running, Software};
+use latchkey_factory_plus_server::testing::FakeVerifier;
+use latchkey_factory_plus_server::{About, HttpConfig, HttpServer, Nothing, Running, Software};
 use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_test_support::{Port, block_on, until, within};
 use serde_json::json;
@@ -79,7 +79,7 @@ fn client(name: &str, services: Services) -> Client {
     Client::new(Settings { identity, trust, services, limits: Limits::default() })
 }
 
-fn start<H: latchkey_http_server::Handler>(server: HttpServer<H>) -> Running {
+fn start<H: latchkey_factory_plus_server::Handler>(server: HttpServer<H>) -> Running {
     server.start(Arc::new(Nothing), Arc::new(Nothing)).unwrap()
 }
 
