@@ -7,7 +7,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::EkTemplate;
 use support::node::{FakeNode, Stage, Tpm};
 use support::operator::Operator;

@@ -7,7 +7,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, Hierarchy};
 use latchkey_tpm::wire::{Curve, EkTemplate, Public, PublicKey, attestation_key};
 use rcgen::{

@@ -14,6 +14,7 @@ use latchkey_attesting_service::unhandled::audit_unhandled;
 use latchkey_attesting_service::{Connection, Limits, Node, follow, identity};
 use latchkey_channel::{PinnedKeyAttester, Purpose};
 use latchkey_factory_plus_client::Client;
+use latchkey_measurements::diagnose::what_differs;
 use latchkey_service_runtime::connections::ConnectionTable;
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::program::{self, ProgramError};
@@ -155,7 +156,7 @@ impl Connections for Shared {
     async fn connection(self: Arc<Self>, visit: Visit, stop: Stop) {
         let Visit { stream, address, shown } = visit;
         let (snapshot, attester) = (self.current.snapshot(), self.identity.key());
-        let connection = Connection { address, shown, snapshot, attester, demand: lock };
+        let connection = Connection { address, shown, snapshot, attester, demand: lock, diagnose: what_differs };
         let time = Duration::from_secs(self.limits.handshake_seconds.into());
         let (proven, node) = match connection.receive_until(stream, time, &stop).await {
             Some(Ok(received)) => received,

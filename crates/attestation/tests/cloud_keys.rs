@@ -9,7 +9,7 @@ use latchkey_attestation::refusal::{ReasonCode, Refusal};
 use latchkey_attestation::{
     Appraisal, AttesterIdentity, EkTrust, LockExpectation, PcrValues, Policy, TpmEvidence, VerifiedEvidence,
 };
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, Hierarchy};
 use latchkey_tpm::wire::{EkTemplate, HashAlg, KeyScheme, Public, PublicKey, attestation_key};
 use rcgen::ExtendedKeyUsagePurpose;

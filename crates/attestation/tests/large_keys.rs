@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use latchkey_attestation::refusal::ReasonCode;
 use latchkey_attestation::{Appraisal, AttesterIdentity, EkDigest, EkTrust, PcrValues, Policy, TpmEvidence};
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::{Credential, EkTemplate, HashAlg, Public, PublicKey, attestation_key, kdf_a};
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};

@@ -17,7 +17,7 @@ use latchkey_attestation::{
     PcrValues, Pending, Policy, ReferenceValues, References, TpmChallenge, TpmEvidence, VerifiedEvidence,
 };
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::{EkTemplate, Public, extended};
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};

@@ -3,12 +3,13 @@
 //! [`Node`] (proven). A peer that fails leaves a [`ReceptionError`] with what was known by then.
 
 use crate::snapshot::Snapshot;
-use latchkey_attestation::{Admission, Digest, EkDigest, KnownBy, LockExpectation, Policy, Refusal, VerifiedEvidence};
+use latchkey_attestation::{
+    Admission, Digest, EkDigest, KnownBy, LockExpectation, PcrValues, Policy, References, Refusal, VerifiedEvidence,
+};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{
     ChannelError, Kind, Kinds, PeerProof, PeerRefusal, PinnedKeyAttester, Proven, Purpose, Terms, TpmVerifier, greet,
 };
-use latchkey_measurements::diagnose::what_differs;
 use latchkey_reason::Reason;
 use latchkey_service_runtime::connections::Shown;
 use latchkey_service_runtime::log_limiter::LogLimiter;
@@ -21,6 +22,10 @@ use std::time::Duration;
 
 /// Which node lock a service demands for a purpose; `None` if it does not serve the purpose, or not yet.
 pub type Demand<O> = fn(&Snapshot<O>, Purpose) -> Option<LockExpectation>;
+
+/// Says in one sentence which event of a refused machine's log tells; `None` where its measurements are not what was refused.
+/// Its arguments: the refusal, what it was judged by, the PCR values that its TPM signed, and the log that it sent along.
+pub type Diagnose = fn(&Refusal, (&Policy, &References), &PcrValues, Option<&[u8]>) -> Option<String>;
 
 /// A connection with nothing but an address, and what it is met with: a reload never changes that.
 #[derive(Debug)]
@@ -35,6 +40,8 @@ pub struct Connection<O> {
     pub attester: Arc<PinnedKeyAttester>,
     /// What a node's lock must be.
     pub demand: Demand<O>,
+    /// How a refusal for its measurements is explained.
+    pub diagnose: Diagnose,
 }
 
 /// A peer that proved itself.
@@ -185,8 +192,9 @@ impl<O: Clone> Attesting<O> {
     /// Measurements are judged after the TPM's signature: what is refused for them was quoted.
     fn event(&self, error: &ChannelError) -> Option<String> {
         let (Evidence::Tpm(evidence), Some(refusal)) = (&*self.evidence, error.refusal()) else { return None };
-        let Snapshot { policy, references, .. } = &*self.greeted.connection.snapshot;
-        what_differs(refusal, (policy, references), evidence.pcrs(), evidence.event_log())
+        let Connection { snapshot, diagnose, .. } = &self.greeted.connection;
+        let Snapshot { policy, references, .. } = &**snapshot;
+        diagnose(refusal, (policy, references), evidence.pcrs(), evidence.event_log())
     }
 
     fn proven(&self, proven: &Proven<TcpStream>) -> Result<Node, ReceptionError> {

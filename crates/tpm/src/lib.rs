@@ -4,7 +4,7 @@
 //!   PCR selections, credentials, and the templates and policies of endorsement and attestation keys.
 //!   Total, bounded parsers; no I/O.
 //! * `device` (feature `device`): commands over `/dev/tpmrm0` or a socket, HMAC sessions, and the node's
-//!   attester. Its `rig` (feature `test-rig`) runs swtpm for tests and is never part of a release.
+//!   attester.
 //!
 //! Section numbers refer to the *Trusted Platform Module Library Specification, Family 2.0, Revision 1.59*
 //! unless a comment names another document.

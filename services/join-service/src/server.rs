@@ -19,6 +19,7 @@ use latchkey_attesting_service::unhandled::audit_unhandled;
 use latchkey_attesting_service::{Connection, Limits, Node};
 use latchkey_channel::{Proven, Purpose};
 use latchkey_cluster_store::RefusedMachine;
+use latchkey_measurements::diagnose::what_differs;
 use latchkey_service_runtime::connections::{ConnectionTable, Shown};
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::program::{self, ProgramError};
@@ -185,7 +186,7 @@ impl Shared {
         stop: &Stop,
     ) -> Option<(Proven<TcpStream>, Node)> {
         let (snapshot, attester) = (self.current.snapshot(), self.credentials.identity());
-        let connection = Connection { address, shown, snapshot, attester, demand: lock };
+        let connection = Connection { address, shown, snapshot, attester, demand: lock, diagnose: what_differs };
         let time = Duration::from_secs(self.limits.handshake_seconds.into());
         match connection.receive_until(stream, time, stop).await? {
             Ok(proven) => Some(proven),

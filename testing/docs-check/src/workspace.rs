@@ -68,6 +68,11 @@ impl Workspace {
         self.packages.iter().find(|package| package.name == name)
     }
 
+    /// Where a crate lies, from the root: `services/join-service`.
+    pub fn place(&self, package: &Package) -> String {
+        package.directory.strip_prefix(&self.root).unwrap_or(&package.directory).to_string_lossy().into_owned()
+    }
+
     /// Every document that speaks of the present: Markdown at the root and in `docs/`, without the changelog. By path from
     /// the root.
     ///

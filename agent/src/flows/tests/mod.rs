@@ -17,7 +17,7 @@ use latchkey_attestation::{AuthenticManifest, ImageVersion, LockExpectation, Pol
 use latchkey_channel::{Attester, ChannelError, NoProof, Purpose, Terms, TpmAttester, TpmVerifier, Verifier};
 use latchkey_keys::Uuid;
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::{EkTemplate, extended};
 use smol::channel::{Receiver, bounded};
 use smol::net::TcpStream;

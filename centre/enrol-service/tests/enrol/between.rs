@@ -11,7 +11,7 @@ use latchkey_channel::tls::TlsStream;
 use latchkey_channel::{Attester, ChannelError, PinnedKeyVerifier, Purpose, Side, Terms, TpmAttester, connect};
 use latchkey_test_support::block_on;
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::{EkTemplate, extended};
 use smol::future::zip;
 use smol::net::TcpStream;

@@ -8,7 +8,7 @@ use latchkey_attestation::fake_hcl::{claims, content, report_data};
 use latchkey_attestation::parse::{SigningKey, SnpProduct};
 use latchkey_attestation::{EkTrust, report_data as session_data};
 use latchkey_channel::{ChannelError, PeerProof, PeerReason, TpmAttester};
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, Hierarchy};
 use latchkey_tpm::wire::{EkTemplate, HashAlg, KeyScheme, Public, PublicKey, attestation_key, extended};
 use serde_json::json;

@@ -12,7 +12,7 @@ use latchkey_channel::{
     ProofError, ProofRequest, Purpose, TpmAttester, TpmVerifier,
 };
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::{EkTemplate, PcrSelection, extended};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 

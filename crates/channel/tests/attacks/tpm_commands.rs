@@ -11,7 +11,7 @@ use latchkey_channel::{
     ChannelError, Kind, Kinds, NoProof, Nonce, PinnedKeyAttester, PinnedKeyVerifier, Proven, Purpose, Side,
     TpmAttester, TpmVerifier, accept, connect,
 };
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestingTpm, Socket, Tpm, Transport};
 use latchkey_tpm::wire::EkTemplate;
 use smol::future::zip;

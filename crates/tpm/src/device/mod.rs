@@ -15,8 +15,6 @@ mod keys;
 mod nv;
 mod pcr;
 mod response_code;
-#[cfg(feature = "test-rig")]
-pub mod rig;
 mod session;
 mod transport;
 

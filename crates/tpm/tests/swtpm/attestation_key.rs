@@ -2,7 +2,7 @@
 
 use crate::endorsement::{certificate, made};
 use crate::support::{assert_empty, witnessed};
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, TpmCode, TpmError};
 use latchkey_tpm::wire::{
     Attest, Attributes, EkTemplate, HashAlg, KeyScheme, PcrSelection, Public, PublicKey, Signature, WireError,

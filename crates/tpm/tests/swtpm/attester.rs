@@ -1,7 +1,7 @@
 //! The attester as a whole.
 
 use crate::support::{QUOTE, assert_empty, attester, code, event, implemented, through, witnessed};
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestingTpm, ResponseReason, TpmCode, TpmError, Transport};
 use latchkey_tpm::wire::{
     Attest, Credential, EkTemplate, HashAlg, PcrSelection, Public, Signature, extended, pcr_digest,

@@ -1,7 +1,7 @@
 //! Each command by itself.
 
 use crate::support::{EK_P384, assert_empty, implemented, session, witnessed};
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{Hierarchy, ResponseReason, TpmError};
 use latchkey_tpm::wire::{EkTemplate, HashAlg, PcrSelection, attestation_key, extended, salt_key};
 

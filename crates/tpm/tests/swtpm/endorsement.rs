@@ -1,7 +1,7 @@
 //! Which endorsement key and certificate are taken, on TPMs as manufacturers ship them. `tpm2-tools` lay out NV.
 
 use crate::support::{assert_empty, witnessed};
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestingTpm, Hierarchy, ResponseReason, TpmCode, TpmError};
 use latchkey_tpm::wire::{EkTemplate, Public, PublicKey};
 use std::fs;

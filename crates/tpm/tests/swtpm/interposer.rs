@@ -1,7 +1,7 @@
 //! Somebody on the bus changes commands and answers.
 
 use crate::support::{PCR_EVENT, PCR_READ, QUOTE, assert_empty, code, event, session, through};
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestingTpm, Hierarchy, ResponseReason, Session, Socket, Tpm, TpmError, Transport};
 use latchkey_tpm::wire::{EkTemplate, PcrSelection, attestation_key, extended};
 use std::io;

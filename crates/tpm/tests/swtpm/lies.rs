@@ -1,7 +1,7 @@
 //! Answers that no session protects yet, made up by somebody on the bus: each must contradict itself.
 
 use crate::support::{EK_P384, PCR_READ, assert_empty, code, session, through, witnessed};
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{Hierarchy, Tpm, TpmError, Transport};
 use latchkey_tpm::wire::{Attributes, EkTemplate, PcrSelection, attestation_key};
 

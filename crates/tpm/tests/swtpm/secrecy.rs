@@ -3,7 +3,7 @@
 use crate::interposer::every_byte_of_the_answer;
 use crate::support::{ACTIVATE, EK_P384, START_SESSION, assert_empty, attester, code, through, witnessed};
 use crate::tools::hex;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestingTpm, Hierarchy, Tpm, TpmCode, TpmError, Transport};
 use latchkey_tpm::wire::{Credential, EkTemplate, Public, attestation_key};
 use std::fs;

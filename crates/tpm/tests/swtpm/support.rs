@@ -1,6 +1,6 @@
 //! Somebody between the node and its TPM, and a witness of what passes.
 
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::{AttestingTpm, Session, Socket, Tpm, Transport};
 use latchkey_tpm::wire::EkTemplate;
 use std::io;

@@ -2,7 +2,7 @@
 
 use crate::support::{attester, implemented, witnessed};
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::{Attest, EkTemplate, PcrSelection, Public, PublicKey, Signature};
 use std::fs;
 

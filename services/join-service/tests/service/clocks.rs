@@ -9,7 +9,7 @@ use latchkey_attestation::reference::format_rfc3339;
 use latchkey_channel::{ChannelError, PeerReason, Purpose, TpmAttester};
 use latchkey_test_support::{until, wrong_clock};
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::{EkTemplate, extended};
 use serde_json::json;
 use std::sync::{Arc, Mutex};

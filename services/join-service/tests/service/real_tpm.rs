@@ -7,7 +7,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_channel::{ChannelError, PeerReason, Purpose, TpmAttester};
 use latchkey_measurements::{EventType, log_sample};
 use latchkey_tpm::device::AttestingTpm;
-use latchkey_tpm::device::rig::Swtpm;
+use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::wire::{EkTemplate, extended};
 use serde_json::json;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,6 @@
 //! swtpm for tests: a local authority that issues endorsement-key certificates, and TPMs on Unix sockets.
-//!
-//! Behind the feature `test-rig`, for dev-dependencies only; no release enables it.
 
-use super::{Socket, Tpm};
+use latchkey_tpm::device::{Socket, Tpm};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
