@@ -1,7 +1,7 @@
 //! What `latchkey measure image` costs as a user runs it, from its start to its end: `cargo bench -p latchkey-cli --bench
 //! measure`. PCRs and SNP launch digest together; files are in the page cache.
 
-#[path = "../../measurements/tests/support/firmware.rs"]
+#[path = "../../measurements/tests/measurements/firmware.rs"]
 mod firmware;
 #[path = "../../measurements/benches/sample/mod.rs"]
 mod sample;

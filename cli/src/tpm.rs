@@ -65,8 +65,8 @@ fn unusable(device: &Path, why: &dyn Display) -> CommandError {
 
 #[cfg(test)]
 mod tests {
-    use latchkey_tpm::device::AttestingTpm;
     use latchkey_swtpm_rig::Swtpm;
+    use latchkey_tpm::device::AttestingTpm;
     use latchkey_tpm::wire::EkTemplate;
 
     use super::*;

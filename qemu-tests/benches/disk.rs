@@ -9,7 +9,7 @@ use latchkey_qemu_tests::error::HarnessError;
 use latchkey_qemu_tests::run::Run;
 use latchkey_qemu_tests::vm::Vm;
 
-#[path = "../tests/authenticated_disk/guest.rs"]
+#[path = "../tests/machines/authenticated_disk/guest.rs"]
 mod guest;
 
 const BOOT: Duration = Duration::from_mins(10);

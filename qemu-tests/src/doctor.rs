@@ -17,19 +17,27 @@ pub struct Tool {
     pub package: &'static str,
     /// What it is for.
     pub purpose: &'static str,
+    /// Whether the demo of two machines needs it, too.
+    pub for_the_demo: bool,
 }
 
 /// Everything on the list.
 pub fn tools() -> impl Iterator<Item = Tool> {
     TOOLS.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let mut columns = line.split('|').map(str::trim);
-        Some(Tool { name: columns.next()?, package: columns.next()?, purpose: columns.next()? })
+        let [name, package, purpose] = [columns.next()?, columns.next()?, columns.next()?];
+        Some(Tool { name, package, purpose, for_the_demo: columns.next() == Some("demo") })
     })
 }
 
 /// What is not there.
 pub fn missing() -> Vec<Tool> {
     tools().filter(|tool| find(tool.name).is_none()).collect()
+}
+
+/// What is not there of what the demo of two machines needs.
+pub fn missing_for_the_demo() -> Vec<Tool> {
+    missing().into_iter().filter(|tool| tool.for_the_demo).collect()
 }
 
 /// Where a command or file is; for a Python module, where its interpreter is.
@@ -61,9 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_of_the_list_has_its_three_columns() {
+    fn each_line_of_the_list_has_its_columns() {
         let lines = TOOLS.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(tools().count(), lines);
+        let lines = TOOLS.lines().filter(|line| !line.starts_with('#'));
+        let words = lines.filter_map(|line| line.split('|').nth(3)).map(str::trim);
+        assert!(words.clone().all(|word| word == "demo") && words.count() > 5);
         assert!(tools().all(|tool| ![tool.name, tool.package, tool.purpose].contains(&"")));
     }
 

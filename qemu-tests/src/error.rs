@@ -92,6 +92,12 @@ impl fmt::Debug for HarnessError {
 
 impl std::error::Error for HarnessError {}
 
+impl From<latchkey_test_programs::BuildError> for HarnessError {
+    fn from(error: latchkey_test_programs::BuildError) -> Self {
+        Self::Unusable(error.to_string())
+    }
+}
+
 impl From<latchkey_initramfs::InitramfsError> for HarnessError {
     fn from(error: latchkey_initramfs::InitramfsError) -> Self {
         Self::Initramfs(error)

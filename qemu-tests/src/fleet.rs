@@ -102,16 +102,15 @@ impl Programs {
         Self::built_by(build::program)
     }
 
-    fn built_by(build: impl Fn(&str) -> Result<PathBuf, HarnessError>) -> Result<Self, HarnessError> {
+    fn built_by(build: impl Fn(&str) -> Result<PathBuf, build::BuildError>) -> Result<Self, HarnessError> {
         let [cli, join, keys] = ["latchkey", "latchkey-join-service", "latchkey-key-service"].map(build);
         Ok(Self { cli: cli?, join: join?, keys: keys? })
     }
 }
 
-/// Compiles what a site runs and fetches its kernel, which takes long the first time.
+/// Compiles what a site runs and fetches its kernel, which takes long the first time: its progress is shown.
 pub fn prepare() -> Result<(), HarnessError> {
-    Programs::build()?;
-    build::agent()?;
+    build::prepare_shown()?;
     crate::kernel::Kernel::provision().map(drop)
 }
 

@@ -25,7 +25,7 @@
 pub mod accel;
 pub mod board;
 pub mod bootimage;
-pub mod build;
+#[cfg(feature = "centre")]
 pub mod centre;
 pub mod cluster;
 pub mod console;
@@ -53,8 +53,10 @@ pub mod rootfs;
 pub mod run;
 pub mod secureboot;
 pub mod service;
+mod slot;
 pub mod swtpm;
 pub mod tamper;
 pub mod vm;
 
 pub use error::HarnessError;
+pub use latchkey_test_programs as build;

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use latchkey_image::gpt;
 
 use crate::error::{HarnessError, io_error};
+use crate::slot::Slot;
 
 /// Socket addresses hold 108 bytes, so the directory's name must be short.
 const MAX_NAME: usize = 32;
@@ -47,12 +47,7 @@ impl Run {
     pub(crate) fn wait_for_turn(&self) -> Result<(), HarnessError> {
         let mut slot = self.directory.slot.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
-            *slot = Some(Slot::take(TURN).ok_or_else(|| {
-                HarnessError::Unusable(format!(
-                    "{}: after {TURN:?} the machines of other tests are still running",
-                    self.directory.name
-                ))
-            })?);
+            *slot = Some(Slot::take()?);
         }
         Ok(())
     }
@@ -98,42 +93,6 @@ impl Run {
     }
 }
 
-/// Machines want a processor each. So only as many runs as there are processors have machines at a
-/// time; the others wait for their turn before they start any, and their deadlines with them.
-#[derive(Debug)]
-struct Slot;
-
-/// The longest that other tests have machines, each of whose steps has a deadline of its own.
-const TURN: Duration = Duration::from_mins(30);
-
-static USED: Mutex<usize> = Mutex::new(0);
-static FREED: Condvar = Condvar::new();
-
-impl Slot {
-    /// Fewer would be slow where waiting dominates, more would need too much memory.
-    const RANGE: (usize, usize) = (2, 6);
-
-    fn take(within: Duration) -> Option<Self> {
-        let (least, most) = Self::RANGE;
-        let slots = std::thread::available_parallelism().map_or(least, |cores| cores.get().clamp(least, most));
-        let used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = FREED.wait_timeout_while(used, within, |used| *used >= slots);
-        let (mut used, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
-            return None;
-        }
-        *used += 1;
-        Some(Self)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        *USED.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        FREED.notify_one();
-    }
-}
-
 impl Drop for Directory {
     fn drop(&mut self) {
         if std::thread::panicking()
@@ -173,16 +132,6 @@ mod tests {
         assert!(path.exists());
         drop(other);
         assert!(!path.exists());
-    }
-
-    #[test]
-    fn only_so_many_runs_have_machines_at_a_time() {
-        let slots: Vec<_> = (0..Slot::RANGE.0).map(|_| Slot::take(TURN).unwrap()).collect();
-        let first = *USED.lock().unwrap();
-        assert!(first >= slots.len());
-        let waiter = std::thread::spawn(|| (0..Slot::RANGE.1).map(|_| drop(Slot::take(TURN).unwrap())).count());
-        drop(slots);
-        assert_eq!(waiter.join().unwrap(), Slot::RANGE.1);
     }
 
     #[test]

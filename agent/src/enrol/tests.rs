@@ -57,7 +57,7 @@ async fn founded(answers: impl IntoIterator<Item = Result<Outcome, Status>>) -> 
     let machine = Machine::start()?;
     machine.attester.lock().unwrap().extend_event(15, &CLUSTER).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster_fake");
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent/cluster_fake");
     symlink(scripts.join("enrol-kubectl.sh"), directory.path().join("kubectl")).unwrap();
     symlink(scripts.join("kubeadm.sh"), directory.path().join("kubeadm")).unwrap();
     fs::create_dir(directory.path().join("pod")).unwrap();

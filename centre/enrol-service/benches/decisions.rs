@@ -8,13 +8,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
 
-#[path = "../../cluster-manager/tests/served/rig/mod.rs"]
+#[path = "../../cluster-manager/tests/cluster_manager/served/rig/mod.rs"]
 #[expect(dead_code, reason = "shared with the tests")]
 mod centre;
-#[path = "../tests/enrol/machine.rs"]
+#[path = "../tests/enrol_service/enrol/machine.rs"]
 #[expect(dead_code, reason = "shared with the tests")]
 mod machine;
-#[path = "../tests/enrol/rig.rs"]
+#[path = "../tests/enrol_service/enrol/rig.rs"]
 #[expect(dead_code, reason = "shared with the tests")]
 mod rig;
 

@@ -1,6 +1,7 @@
 //! What hostile callers announce costs no memory. The only test of its binary: it looks at the process's own size.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "api/support/mod.rs"]
 mod support;
 
 use latchkey_api::grpc::Limits;

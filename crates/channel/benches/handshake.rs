@@ -5,7 +5,7 @@
 //! algorithms), because a real one takes longer for one quote than everything else together; what the fake costs is
 //! measured on its own and taken off.
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/channel/support/mod.rs"]
 #[expect(dead_code, clippy::unwrap_used, reason = "shared with the tests")]
 mod support;
 

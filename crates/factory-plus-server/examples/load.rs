@@ -3,7 +3,9 @@
 
 use latchkey_factory_plus::uuids;
 use latchkey_factory_plus_server::testing::FakeVerifier;
-use latchkey_factory_plus_server::{About, Answer, Handler, HttpConfig, HttpServer, Nothing, Request, Response, Software};
+use latchkey_factory_plus_server::{
+    About, Answer, Handler, HttpConfig, HttpServer, Nothing, Request, Response, Software,
+};
 use serde_json::json;
 use std::error::Error;
 use std::io::{Read, Write};

@@ -102,7 +102,7 @@ fn named_images(release: &Release) -> Result<Vec<(String, String)>, HarnessError
 
 fn binary(release: &Release, program: &str) -> Result<PathBuf, HarnessError> {
     match program {
-        "pause" => crate::build::guest("pause"),
+        "pause" => Ok(crate::build::guest("pause")?),
         "busybox" => crate::doctor::need("/bin/busybox"),
         _ => release.program(program),
     }

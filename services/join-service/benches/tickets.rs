@@ -9,7 +9,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
 
-#[path = "../tests/service/rig/mod.rs"]
+#[path = "../tests/join_service/service/rig/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "shared with the tests")]
 mod rig;
 

@@ -23,9 +23,6 @@ pub struct Layer<'a> {
 pub fn table(document: &str) -> Option<Vec<Layer<'_>>> {
     let (_, rest) = document.split_once(MARKS[0])?;
     let (rows, _) = rest.split_once(MARKS[1])?;
-    let quoted = |cell: &'_ str| -> Vec<_> {
-        cell.split('`').skip(1).step_by(2).map(|name| name.trim_end_matches('/')).collect::<Vec<&str>>()
-    };
     let rows = rows.lines().filter(|line| line.starts_with('|')).skip(2);
     let layers = rows.map(|row| {
         let mut cells = row.split('|').skip(1);
@@ -34,6 +31,11 @@ pub fn table(document: &str) -> Option<Vec<Layer<'_>>> {
         Some(folders.into_iter().map(move |folder| Layer { folder, may_use: may_use.clone() }).collect::<Vec<_>>())
     });
     Some(layers.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// What stands between backquotes in a cell, without the slash at its end.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).map(|name| name.trim_end_matches('/')).collect()
 }
 
 /// Every crate of a folder that the table lacks, every folder in it that has none, and every dependency that the table does
@@ -96,7 +98,10 @@ mod tests {
             Layer { folder: "cli", may_use: None },
         ];
         let told = wrong(&workspace, &layers);
-        assert!(told.contains(&"crates/channel depends on crates/attestation, which crates may not".to_owned()), "{told:?}");
+        assert!(
+            told.contains(&"crates/channel depends on crates/attestation, which crates may not".to_owned()),
+            "{told:?}"
+        );
         assert!(!told.iter().any(|line| line.contains("on crates/reason")), "{told:?}");
         assert!(told.contains(&"nowhere is in the table, and has no crate".to_owned()), "{told:?}");
         assert!(told.contains(&"agent is in no folder of the table".to_owned()), "{told:?}");

@@ -8,10 +8,11 @@
 pub mod codes;
 mod error;
 pub mod layers;
+pub mod left_out;
 pub mod limits;
 pub mod names;
 mod scan;
 mod workspace;
 
 pub use error::DocsError;
-pub use workspace::{Package, Workspace};
+pub use workspace::{Package, Target, Workspace};

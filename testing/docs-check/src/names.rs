@@ -103,11 +103,14 @@ mod tests {
         assert_eq!(names.check(own), Ok(()));
         // A function, but no test.
         assert!(names.check("docs-check::quoted").is_err());
-        assert!(names.check("testing/docs-check/src/lib.rs").is_ok() && names.check("testing/docs-check/src/no.rs").is_err());
+        assert!(
+            names.check("testing/docs-check/src/lib.rs").is_ok()
+                && names.check("testing/docs-check/src/no.rs").is_err()
+        );
         assert!(names.check("testing/docs-check/src/names.rs::FILES").is_ok());
         assert!(names.check("testing/docs-check/src/names.rs::NOTHING_OF_THE\u{20}KIND").is_err());
         assert_eq!(
-            names.wrong("docs/x.md", "[a](../../README.md) [b](gone.md)"),
+            names.wrong("docs/x.md", "[a](../README.md) [b](gone.md)"),
             ["docs/x.md: the link to gone.md leads nowhere"]
         );
     }

@@ -13,6 +13,19 @@ pub(crate) fn tests(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Whether documentation has a block of code that would be compiled: one without a language, or Rust's.
+pub(crate) fn has_example(source: &str) -> bool {
+    let comment =
+        |line: &'_ str| line.trim().strip_prefix("///").or_else(|| line.trim().strip_prefix("//!")).map(str::to_owned);
+    let fences =
+        source.lines().filter_map(comment).filter_map(|line| line.trim().strip_prefix("```").map(str::to_owned));
+    let mut opening = fences.step_by(2);
+    opening.any(|words| {
+        let of_rust = ["rust", "no_run", "should_panic", "compile_fail"];
+        words.trim().is_empty() || words.split(',').any(|word| of_rust.contains(&word.trim()))
+    })
+}
+
 /// The name in `fn name(`, whatever stands before.
 fn function(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("fn ")?;
@@ -49,6 +62,12 @@ mod check {
     fn tests_are_functions_below_the_attribute_and_nothing_else() {
         let source = "#[test]\n// why\n#[ignore = \"slow\"]\nfn one() {\n}\nfn two() {}\n    #[test]\n    fn three(x in 0..1) {}\n";
         assert_eq!(tests(source).collect::<Vec<_>>(), ["one", "three"]);
+    }
+
+    #[test]
+    fn an_example_is_a_block_of_rust_in_documentation() {
+        assert!(has_example("/// ```\n/// x();\n/// ```\n") && has_example("    //! ```no_run\n"));
+        assert!(!has_example("/// ```text\n/// x\n/// ```\n") && !has_example("// ```\n"));
     }
 
     #[test]

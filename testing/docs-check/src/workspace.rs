@@ -30,6 +30,21 @@ pub struct Package {
     pub uses: Vec<String>,
     /// Those that only its tests and benchmarks are built with.
     pub tests_use: Vec<String>,
+    /// What cargo builds of it.
+    pub targets: Vec<Target>,
+}
+
+/// A library, a program, a file of tests.
+#[derive(Debug, Deserialize)]
+pub struct Target {
+    /// `lib`, `bin`, `test`, …
+    pub kind: Vec<String>,
+    /// Its first source, absolute.
+    pub src_path: PathBuf,
+    /// Whether `cargo test` runs the tests in its sources.
+    pub test: bool,
+    /// Whether it runs the examples in its documentation.
+    pub doctest: bool,
 }
 
 impl Workspace {
@@ -152,6 +167,7 @@ struct CargoPackage {
     name: String,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
+    targets: Vec<Target>,
 }
 
 #[derive(Deserialize)]
@@ -182,6 +198,7 @@ impl From<CargoPackage> for Package {
             tests_use: ours(true),
             directory: package.manifest_path.parent().map(Path::to_path_buf).unwrap_or_default(),
             name: short(&package.name),
+            targets: package.targets,
         }
     }
 }

@@ -16,8 +16,8 @@ use latchkey_attestation::reference::{self, Description, ManifestName, Origin, R
 use latchkey_attestation::{AuthenticManifest, ImageVersion, LockExpectation, Policy, ReferenceValues, References};
 use latchkey_channel::{Attester, ChannelError, NoProof, Purpose, Terms, TpmAttester, TpmVerifier, Verifier};
 use latchkey_keys::Uuid;
-use latchkey_tpm::device::AttestingTpm;
 use latchkey_swtpm_rig::Swtpm;
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::wire::{EkTemplate, extended};
 use smol::channel::{Receiver, bounded};
 use smol::net::TcpStream;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use latchkey_factory_plus::uuids::application;
 use latchkey_factory_plus::{Uuid, manager};
-use latchkey_git_client::GitError;
 use latchkey_factory_plus_server::http::{HeaderValue, StatusCode, header};
 use latchkey_factory_plus_server::{Answer, Refusal, Request, Response};
+use latchkey_git_client::GitError;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

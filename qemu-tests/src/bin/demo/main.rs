@@ -4,6 +4,7 @@
 //! picture and the headlines go to standard error, the closing table to standard output, as JSON with `--output json`. With
 //! `--kubernetes` the nodes are those of a real cluster ([`kubernetes`]); with `--edge` one registers it at a centre ([`edge`]).
 
+#[cfg(feature = "centre")]
 mod edge;
 mod kubernetes;
 
@@ -29,7 +30,10 @@ fn main() -> ExitCode {
     let play: &dyn Fn(bool) -> Result<(), HarnessError> = match what[..] {
         [] => &play,
         ["--kubernetes"] => &kubernetes::play,
+        #[cfg(feature = "centre")]
         ["--edge"] => &|json| edge::begin(json, &arguments),
+        #[cfg(not(feature = "centre"))]
+        ["--edge"] => &|_| Err(HarnessError::Unusable("built without a centre: ./dev demo --edge".into())),
         _ => {
             eprintln!("usage: {USAGE}");
             return ExitCode::from(2);
@@ -43,7 +47,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let missing = doctor::missing();
+    let missing = if what.is_empty() { doctor::missing_for_the_demo() } else { doctor::missing() };
     for tool in &missing {
         eprintln!("missing: {tool:?}");
     }
@@ -58,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 fn play(json: bool) -> Result<(), HarnessError> {
-    eprintln!("Compiling the agent as it ships, the services and the command (the first time takes minutes) …");
+    eprintln!("Compiling the agent as it ships beside the services and the command (the first time takes minutes) …");
     fleet::prepare()?;
     let accelerator = Accelerator::detect();
     let board = Board::new();

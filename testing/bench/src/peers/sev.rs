@@ -24,7 +24,10 @@ pub(crate) fn run(sources: &Path, target: &Path, outcome: &mut Outcome) {
 fn measured(sources: &Path, target: &Path, feature: &str, words: [&String; 2]) -> Result<Vec<Figure>, String> {
     let mut cargo = cargo();
     cargo.args(["run", "--quiet", "--release", "--locked", "--features", feature, "--manifest-path"]);
-    cargo.arg(sources.join("testing/bench/peers/sev/Cargo.toml")).arg("--target-dir").arg(target.join("bench-peers-sev"));
+    cargo
+        .arg(sources.join("testing/bench/peers/sev/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target.join("bench-peers-sev"));
     cargo.arg("--").arg(sources.join("crates/attestation/tests/fixtures/snp-milan")).args(words).arg("--json");
     let mut figures = Vec::new();
     let status = child::run(&mut cargo, BUILD, |line| figures.extend(Figure::from_line(line)))?;

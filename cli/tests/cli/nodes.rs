@@ -1,0 +1,131 @@
+//! `latchkey node …` and `latchkey secret disk-key`: the operator's word about one machine, or one disk.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+use crate::support;
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::command::Ran;
+use crate::support::node::FakeNode;
+use crate::support::operator::Operator;
+use latchkey_cluster_store::{ClusterStore, PendingRecord, RoleRule};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use serde_json::json;
+
+fn founded() -> (Operator, FakeNode, ClusterStore) {
+    let (operator, node) = Operator::with_node();
+    operator.init(&node, &[]).succeeded();
+    let store = ClusterStore::open(operator.path("plant")).unwrap();
+    (operator, node, store)
+}
+
+fn node(operator: &Operator, arguments: &[&str]) -> Ran {
+    operator.run(&[&["node"], arguments, &["--cluster", "plant", "--output", "json"]].concat())
+}
+
+fn error_code(ran: &Ran) -> String {
+    ran.json()["error"]["code"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_machine_that_waits_is_listed_with_its_tpm_and_admitted_by_it() {
+    let (operator, _, store) = founded();
+    let other = FakeNode::start(&operator.init_secret());
+    let ek = other.ek().to_string();
+    // As the join service writes it down. It asks for the name of a node that is there.
+    let pending = PendingRecord::new(other.ek(), "edge-1", None, other.state().disk, 1_800_000_000);
+    store.writer().unwrap().hold(&pending).unwrap();
+    let list = node(&operator, &["list"]).succeeded().json();
+    assert_eq!(list["held"][0]["ek_sha256"], ek);
+    assert_eq!(list["nodes"].as_array().unwrap().len(), 1);
+    // A name that a machine asks for names nobody: this is the node on record.
+    assert_ne!(node(&operator, &["show", "edge-1"]).succeeded().json()["ek_sha256"], ek);
+    assert_eq!(error_code(&node(&operator, &["admit", "edge-9"]).failed(2)), "usage");
+    let admitted = node(&operator, &["admit", &ek, "--name", "edge-2"]).succeeded().json();
+    assert_eq!((&admitted["ek_sha256"], &admitted["asked_for_name"]), (&ek.into(), &"edge-1".into()));
+    let rules = store.enrolment().unwrap();
+    let rule = rules.of(&other.ek()).pinned.unwrap();
+    assert_eq!((rule.role, rule.name.as_ref().unwrap().as_str()), (RoleRule::Worker, "edge-2"));
+    assert!(store.pending().unwrap().is_empty());
+}
+
+#[test]
+fn a_denial_is_a_file_of_its_own_and_counts_whatever_the_policy_says() {
+    let (operator, first, store) = founded();
+    std::fs::write(operator.path("plant/policy.json"), "{").unwrap();
+    std::fs::write(operator.path("plant/enrolment.json"), "{").unwrap();
+    node(&operator, &["deny", "edge-1", "--reason", "stolen\u{1b}[2J"]).succeeded();
+    assert!(store.denials().unwrap().has(&first.ek()));
+    let shown = node(&operator, &["show", "edge-1"]).succeeded().json();
+    assert_eq!(shown["denied"], true);
+    let human = operator.run(&["node", "show", "edge-1", "--cluster", "plant"]).succeeded().out;
+    assert!(human.contains("yes: stolen\u{fffd}[2J"), "{human}");
+    let ek = first.ek().to_string();
+    assert_eq!(error_code(&node(&operator, &["admit", &ek]).failed(2)), "machine-denied");
+    node(&operator, &["allow", "edge-1"]).succeeded();
+    assert!(!store.denials().unwrap().has(&first.ek()));
+    assert_eq!(error_code(&node(&operator, &["allow", "edge-1"]).failed(2)), "not-denied");
+}
+
+/// Nobody vouches for the endorsement key beside a certified attestation key: a denial of it would shut out nobody, and is said to.
+#[test]
+fn a_denial_says_which_of_a_tpms_keys_it_names() {
+    let (operator, _, store) = founded();
+    let other = "ab".repeat(32);
+    let denied = node(&operator, &["deny", &other]).succeeded().json();
+    assert_eq!((&denied["known_by"], &denied["seen"]), (&json!("endorsement-key"), &json!(false)));
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let cloud = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let mut policy = operator.json("plant/policy.json");
+    policy["ak_trust"] = json!([{"kind": "ak-chain", "roots": [cloud.pem()], "purpose": "demanded"}]);
+    store.write_policy(&policy.to_string()).unwrap();
+    let text = |digest: &str| operator.run(&["node", "deny", digest, "--cluster", "plant"]).succeeded().out;
+    let unseen = text(&other);
+    assert!(
+        unseen.contains("denies nobody here: take `claimed_identity` of the join service's audit line"),
+        "{unseen}"
+    );
+    let seen = text("edge-1");
+    assert!(seen.contains("attestation key, by which the policy knows it") && !seen.contains("nobody"), "{seen}");
+    assert_eq!(node(&operator, &["deny", &other]).succeeded().json()["known_by"], "attestation-key");
+}
+
+#[test]
+fn a_machine_that_was_removed_gets_no_key_of_its_disk() {
+    let (operator, first, store) = founded();
+    let ek = first.ek().to_string();
+    node(&operator, &["admit", &ek, "--role", "control-plane"]).succeeded();
+    let removed = node(&operator, &["remove", "edge-1"]).succeeded().json();
+    assert_eq!(removed["disks"][0], first.state().disk.to_string());
+    assert_eq!(store.record(&first.ek()).unwrap(), None);
+    assert!(store.enrolment().unwrap().of(&first.ek()).pinned.is_none());
+    first.restart(support::node::Stage::Existing);
+    let ran = operator.recover(&first, "master.json", &["--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "machine-not-on-record");
+    assert_eq!(error_code(&node(&operator, &["remove", &ek]).failed(2)), "node-unknown");
+}
+
+#[test]
+fn the_key_of_a_disk_is_written_by_an_explicit_word_to_a_private_file() {
+    let (operator, first, _) = founded();
+    operator.run(&["secret", "rotate", "master.json"]).succeeded();
+    let disk = first.state().disk.to_string();
+    let arguments = ["secret", "disk-key", "--cluster", "plant", "--master-secret", "master.json", "--disk", &disk];
+    let ran = operator.run(&[&arguments[..], &["--out", "disk.key", "--output", "json"]].concat()).failed(2);
+    assert_eq!(error_code(&ran), "word-missing");
+    assert!(!operator.path("disk.key").exists());
+    let word = [&arguments[..], &["--without-its-machine"]].concat();
+    operator.run(&[&word[..], &["--out", "disk.key"]].concat()).succeeded();
+    let key = std::fs::read(operator.path("disk.key")).unwrap();
+    assert_eq!(key, first.state().keys.as_ref().unwrap().0.expose(), "of the version on record, not the current one");
+    assert_eq!(std::fs::metadata(operator.path("disk.key")).unwrap().permissions().mode() & 0o777, 0o600);
+    let piped = support::command::latchkey_bytes(operator.directory(), &word);
+    assert_eq!(piped, key);
+    let unknown = latchkey_keys::Uuid::random().unwrap().to_string();
+    let others = ["secret", "disk-key", "--cluster", "plant", "--master-secret", "master.json", "--disk", &unknown];
+    let ran =
+        operator.run(&[&others[..], &["--without-its-machine", "--out", "x", "--output", "json"]].concat()).failed(2);
+    assert_eq!(error_code(&ran), "disk-not-on-record");
+}

@@ -1,0 +1,10 @@
+//! The helper, before a real KDC.
+#![allow(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
+mod admin;
+mod confined;
+mod death;
+mod holder;
+mod pipe;
+mod rig;
+mod verify;

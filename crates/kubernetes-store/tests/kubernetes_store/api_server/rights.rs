@@ -1,0 +1,121 @@
+//! The chart's rights: all other tests here run with them; what they do not give is forbidden.
+
+use crate::api_server::Cluster;
+use crate::api_server::cluster::{ek, map, put, record, resource};
+use latchkey_kubernetes_store::NAMESPACE;
+use latchkey_test_support::until;
+use serde_json::{Value, json};
+
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and helm: ./dev e2e api-server"]
+fn the_service_reads_and_writes_what_it_is_for_and_nothing_else() {
+    let cluster = Cluster::start();
+    put(&cluster.store(), &record(1, "edge", 1), None).unwrap();
+    let service = cluster.service();
+    for name in ["secrets-of-others", "latchkey-policy"] {
+        cluster.document(name, &json!({ "key": "value" }));
+    }
+    // Documents by name, and those of the operator are read and not written.
+    let maps = map("");
+    service.get(&maps).forbidden();
+    service.get("/api/v1/configmaps").forbidden();
+    service.get(&map("secrets-of-others")).forbidden();
+    service.get(&format!("{maps}?fieldSelector=metadata.name%3Dsecrets-of-others")).forbidden();
+    service.get(&format!("{maps}?fieldSelector=metadata.name%3Dlatchkey-policy")).granted();
+    service.post(&maps, &json!({ "metadata": { "name": "latchkey-new" } })).forbidden();
+    for name in ["latchkey-policy", "latchkey-denied", "latchkey-cluster", "secrets-of-others"] {
+        service.put(&map(name), &json!({ "metadata": { "name": name } })).forbidden();
+    }
+    for name in ["latchkey-policy", "latchkey-revisions"] {
+        service.patch(&map(name), &json!({ "data": { "a": "b" } })).forbidden();
+        service.delete(&map(name), &json!({})).forbidden();
+    }
+    // A record is removed by the operator alone; its status is patched; definitions are the chart's.
+    let node = resource("attestednodes", &ek(1).to_string());
+    service.delete(&node, &json!({})).forbidden();
+    service.delete(&resource("attestednodes", ""), &json!({})).forbidden();
+    service.patch(&node, &json!({ "spec": { "role": "control-plane" } })).forbidden();
+    service.patch(&format!("{node}/status"), &json!({ "status": { "image": "plant" } })).granted();
+    service.get(&resource("nodeclaims", "")).forbidden();
+    for path in [
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
+        "/api/v1/namespaces".to_owned(),
+        "/api/v1/secrets".to_owned(),
+        "/api/v1/nodes".to_owned(),
+        EVENTS.to_owned(),
+        format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"),
+    ] {
+        service.get(&path).forbidden();
+    }
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and helm: ./dev e2e api-server"]
+fn what_rbac_cannot_say_of_records_claims_and_events_the_policies_say() {
+    let cluster = Cluster::start();
+    put(&cluster.store(), &record(1, "edge", 1), None).unwrap();
+    let service = cluster.service();
+    let node = cluster.admin.get(&resource("attestednodes", &ek(1).to_string())).granted();
+    let claims = cluster.admin.get(&resource("nodeclaims", "")).granted();
+    let claim = claims["items"][0].clone();
+    let of = |object: &Value| (object["metadata"]["name"].as_str().unwrap().to_owned(), object["metadata"].clone());
+    let ((claim_name, claim_metadata), (node_name, _)) = (of(&claim), of(&node));
+    let with = |object: &Value, key: &str, value: Value| {
+        let mut object = object.clone();
+        object["metadata"][key] = value;
+        object
+    };
+    let owner = json!([{ "apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "0a0a0a0a-0000-4000-8000-000000000001" }]);
+    let refused = [("finalizers", json!(["example.com/stay"])), ("ownerReferences", owner)];
+    // The policies are in force some moments after they are there.
+    until("the policies to be in force", || {
+        let tried = with(&node, "finalizers", json!(["example.com/stay"]));
+        let path = format!("{}?dryRun=All", resource("attestednodes", &node_name));
+        service.put(&path, &tried).text().contains("latchkey-record").then_some(())
+    });
+    for (key, value) in &refused {
+        for (plural, object) in [("attestednodes", &node), ("nodeclaims", &claim)] {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            service.put(&resource(plural, name), &with(object, key, value.clone())).forbidden();
+        }
+    }
+    // A record that lies about its name is none for anybody.
+    let mut other = record_object(7);
+    other["metadata"]["name"] = json!(ek(8).to_string());
+    assert_eq!(cluster.admin.post(&resource("attestednodes", ""), &other).status(), 422);
+    // A claim goes only where its state is named.
+    let path = resource("nodeclaims", &claim_name);
+    let named = |uid: &Value, revision: &Value| json!({ "preconditions": { "uid": uid, "resourceVersion": revision } });
+    service.delete(&path, &json!({})).forbidden();
+    service.delete(&path, &json!({ "preconditions": { "uid": claim_metadata["uid"] } })).forbidden();
+    assert_eq!(service.delete(&path, &named(&claim_metadata["uid"], &json!("1"))).status(), 409);
+    service.delete(&path, &named(&claim_metadata["uid"], &claim_metadata["resourceVersion"])).granted();
+    // Events about machines and the cluster, under its own name.
+    let event = |kind: &str, name: &str, version: &str, controller: &str| {
+        json!({
+            "metadata": { "name": format!("event-{}", kind.to_lowercase()), "namespace": "default" },
+            "eventTime": "2027-01-15T08:00:00.000000Z", "action": "join", "reason": "tried", "type": "Warning",
+            "regarding": { "apiVersion": version, "kind": kind, "name": name },
+            "reportingController": controller, "reportingInstance": "tests",
+        })
+    };
+    let (ours, api) = ("latchkey.dev/join-service", "latchkey.dev/v1alpha1");
+    service.post(EVENTS, &event("Node", "edge", "v1", ours)).forbidden();
+    service.post(EVENTS, &event("AttestedNode", &node_name, api, "kubelet")).forbidden();
+    service.post(EVENTS, &event("AttestedNode", &node_name, "example.com/v1", ours)).forbidden();
+    service.post(EVENTS, &event("AttestedNode", &node_name, api, ours)).granted();
+    service.post("/api/v1/namespaces/default/events", &json!({ "metadata": { "name": "legacy" } })).forbidden();
+    service
+        .post("/apis/events.k8s.io/v1/namespaces/kube-system/events", &json!({ "metadata": { "name": "e" } }))
+        .forbidden();
+}
+
+fn record_object(number: u64) -> Value {
+    json!({
+        "apiVersion": "latchkey.dev/v1alpha1", "kind": "AttestedNode",
+        "metadata": { "name": ek(number).to_string() },
+        "spec": serde_json::to_value(record(number, "liar", number)).unwrap(),
+    })
+}

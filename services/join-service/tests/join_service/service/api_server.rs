@@ -1,0 +1,197 @@
+//! Two services, one cluster, in a real API server: `./dev e2e api-server`.
+
+use super::rig::{Answer, Machine, Rig, Service};
+use latchkey_api::grpc::Code;
+use latchkey_api_server_rig::{ApiServer, Client};
+use latchkey_kubernetes_store::{NAMESPACE, custom_resource_definitions};
+use latchkey_test_support::until;
+use serde_json::{Value, json};
+use std::fs;
+
+pub(crate) const MAPS: &str = "/api/v1/namespaces/latchkey/configmaps";
+const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets?fieldSelector=type%3Dbootstrap.kubernetes.io%2Ftoken";
+/// Who tells of refusals.
+const REPORTER: &str = "latchkey.dev/join-service";
+const DISKS: [&str; 2] = ["0a0a0a0a-0000-4000-8000-000000000001", "0a0a0a0a-0000-4000-8000-000000000002"];
+
+/// Puts what stands in the rig's cluster directory into an API server, and has services use that.
+pub(crate) fn moved_into(server: &ApiServer, rig: &mut Rig) -> Client {
+    let admin = server.client(&server.admin());
+    for definition in custom_resource_definitions() {
+        admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).granted();
+    }
+    for plural in ["attestednodes", "nodeclaims"] {
+        let path = format!("/apis/latchkey.dev/v1alpha1/{plural}");
+        until(format!("{plural} to be served"), || (admin.get(&path).status() == 200).then_some(()));
+    }
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+    admin.post("/api/v1/namespaces", &namespace).granted();
+    let maps = [
+        ("latchkey-policy", "policy.json"),
+        ("latchkey-references", "reference.json"),
+        ("latchkey-enrolment", "enrolment.json"),
+        ("latchkey-cluster", "cluster.json"),
+    ];
+    // Where nodes find the API server is a name that means nothing here.
+    let described = json!({ "version": 1, "api_server": "api.plant.example:6443", "kubernetes_version": "1.34" });
+    let read = |file: &str| fs::read_to_string(rig.directory.path().join(file)).unwrap();
+    for (name, data) in
+        maps.map(|(name, file)| (name, json!({ file: read(file) }))).into_iter().chain([("latchkey-denied", json!({}))])
+    {
+        let mut map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
+        if name == "latchkey-cluster" {
+            map["data"]["kubernetes.json"] = described.to_string().into();
+        }
+        admin.post(MAPS, &map).granted();
+    }
+    publish_authority(&admin, server);
+    let config = rig.config.as_object_mut().unwrap();
+    config.remove("cluster_directory");
+    let kubeconfig = server.kubeconfig("join-service", &server.admin());
+    config.insert("store".to_owned(), json!({ "kubernetes": { "kubeconfig": kubeconfig } }));
+    admin
+}
+
+/// As kube-controller-manager does, which may be faster where it runs.
+fn publish_authority(admin: &Client, server: &ApiServer) {
+    let name = json!({ "name": "kube-root-ca.crt" });
+    let map =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": name, "data": { "ca.crt": server.authority() } });
+    let status = admin.post(MAPS, &map).status();
+    assert!(status == 201 || status == 409, "{status}");
+}
+
+/// The Event of the join service that has this reason code, once it is there; there is one.
+pub(crate) fn event(admin: &Client, code: &str) -> Value {
+    until(format!("an Event of {code}"), || {
+        let events = admin.get("/apis/events.k8s.io/v1/events").granted()["items"].as_array().unwrap().clone();
+        let ours = |event: &Value| event["reportingController"] == REPORTER && event["reason"] == code;
+        let mut of_code: Vec<Value> = events.into_iter().filter(ours).collect();
+        assert!(of_code.len() < 2, "{of_code:?}");
+        of_code.pop()
+    })
+}
+
+/// That an Event is about this machine's record.
+pub(crate) fn assert_on_machine(event: &Value, machine: &Machine) {
+    let about = &event["regarding"];
+    assert_eq!((&about["kind"], &about["name"]), (&json!("AttestedNode"), &json!(machine.ek().to_string())), "{event}");
+}
+
+/// That an Event is about the cluster, and names this machine beside it, or none.
+pub(crate) fn assert_on_cluster(event: &Value, machine: Option<&Machine>) {
+    let about = &event["regarding"];
+    assert_eq!((&about["kind"], &about["name"]), (&json!("ConfigMap"), &json!("latchkey-cluster")), "{event}");
+    assert_eq!(event["related"]["name"], json!(machine.map(|machine| machine.ek().to_string())), "{event}");
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn two_services_on_one_api_server_decide_as_one() {
+    let (one, other) = (Machine::new(), Machine::new());
+    let mut rig = Rig::new(&[&one, &other]);
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    assert!(rig.check().status.success());
+    let services: [Service; 2] = [rig.start(), rig.start()];
+    let ticket = services[0].join(&one, DISKS[0], "edge-1").unwrap();
+    assert_eq!(ticket.state_disk_key, rig.key_of(DISKS[0]));
+    let material = ticket.cluster.as_ref().unwrap();
+    assert_eq!(material.api_server_endpoint, "api.plant.example:6443");
+    assert_eq!((&*material.kubernetes_version, &*material.ca_certificates), ("1.34", server.authority().as_bytes()));
+    // The other service knows this machine, whether it has heard of it by then or looks now.
+    let again = services[1].rejoin(&one, DISKS[0]).unwrap();
+    assert_eq!(again.state_disk_key, ticket.state_disk_key);
+    let refused = services[1].join(&other, DISKS[1], "edge-1").unwrap_err();
+    assert!(format!("{refused:?}").contains("name-taken"), "{refused:?}");
+    let refused = services[1].join(&other, DISKS[0], "edge-2").unwrap_err();
+    assert!(format!("{refused:?}").contains("disk-of-another-node"), "{refused:?}");
+    services[1].join(&other, DISKS[1], "edge-2").unwrap();
+    assert!(services[0].rejoin(&other, DISKS[1]).unwrap().components.is_none(), "images carry them here");
+    let nodes = admin.get("/apis/latchkey.dev/v1alpha1/attestednodes").granted();
+    assert_eq!(nodes["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_member_that_starts_again_hears_of_its_cluster_s_components_and_a_worker_of_the_next_ones_last() {
+    let node = Machine::new();
+    let mut rig = Rig::new(&[&node]);
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    let service = rig.start();
+    service.join(&node, DISKS[0], "edge-1").unwrap();
+    let named = || {
+        let ticket = service.rejoin(&node, DISKS[0]).unwrap();
+        ticket.components.clone().map(|it| (it.kubernetes_version, it.list))
+    };
+    let describe = |described: Value| {
+        let patch = json!({ "data": { "kubernetes.json": described.to_string() } });
+        admin.patch(&format!("{MAPS}/latchkey-cluster"), &patch).granted();
+    };
+    let mut file = json!({
+        "version": 1, "api_server": "api.plant.example:6443", "kubernetes_version": "1.34", "component_list": "now",
+        "next": { "kubernetes_version": "1.35", "component_list": "next" },
+    });
+    describe(file.clone());
+    let of = |minor: &str, list: &str| Some((minor.to_owned(), list.as_bytes().to_vec()));
+    until("the service to read it", || (named() == of("1.34", "now")).then_some(()));
+    // The control planes are done.
+    file.as_object_mut().unwrap().remove("next");
+    (file["kubernetes_version"], file["component_list"]) = ("1.35".into(), "next".into());
+    describe(file);
+    until("the service to read that", || (named() == of("1.35", "next")).then_some(()));
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn while_the_api_server_is_away_nobody_joins_and_known_machines_rejoin() {
+    let (known, new) = (Machine::new(), Machine::new());
+    let mut rig = Rig::new(&[&known, &new]);
+    let mut server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    let service = rig.start();
+    service.join(&known, DISKS[0], "edge-1").unwrap();
+    let kinds = ["/apis/latchkey.dev/v1alpha1/attestednodes", "/apis/latchkey.dev/v1alpha1/nodeclaims", TOKENS];
+    let left = || kinds.map(|path| admin.get(path).granted()["items"].as_array().unwrap().len());
+    let before = left();
+
+    server.kill_api();
+    let refused = service.join(&new, DISKS[1], "edge-2").unwrap_err();
+    assert_eq!(refused.code(), "token-not-made", "{refused:?}");
+    let Answer::Status(status) = refused else { panic!("no status") };
+    assert_eq!(status.code(), Code::Unavailable, "it asks again");
+    assert_eq!(service.rejoin(&known, DISKS[0]).unwrap().state_disk_key, rig.key_of(DISKS[0]));
+    server.start_api();
+    // It is ready before it serves custom resources.
+    until("records to be served", || kinds.iter().all(|path| admin.get(path).status() == 200).then_some(()));
+    assert_eq!(left(), before, "a record, a claim or a token was made");
+    service.join(&new, DISKS[1], "edge-2").unwrap();
+    let [nodes, claims, tokens] = before;
+    assert_eq!(left(), [nodes + 1, claims + 2, tokens + 1]);
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_refused_machine_is_an_event_with_its_reason_code() {
+    let (node, other, stranger) = (Machine::new(), Machine::new(), Machine::new());
+    let mut rig = Rig::new(&[&node, &other]);
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    let service = rig.start();
+    service.join(&node, DISKS[0], "edge-1").unwrap();
+
+    // Of a machine on record, of one that has proven itself and is on none, and of one that has proven nothing.
+    assert_eq!(service.rejoin(&node, DISKS[1]).unwrap_err().code(), "disk-unknown");
+    assert_eq!(service.join(&other, DISKS[1], "edge-1").unwrap_err().code(), "name-taken");
+    service.join(&stranger, DISKS[1], "edge-2").unwrap_err();
+    let unknown_disk = event(&admin, "disk-unknown");
+    assert_on_machine(&unknown_disk, &node);
+    assert_eq!((&unknown_disk["action"], &unknown_disk["type"]), (&json!("rejoin"), &json!("Warning")));
+    let taken = event(&admin, "name-taken");
+    assert_on_cluster(&taken, Some(&other));
+    assert_eq!(taken["action"], "join");
+    let untrusted = event(&admin, "ek-not-pinned");
+    assert_on_cluster(&untrusted, None);
+    assert_eq!(untrusted["action"], "attest");
+}

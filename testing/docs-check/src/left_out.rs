@@ -1,0 +1,75 @@
+//! Whether every test is run. `test = false` and `doctest = false` in a manifest spare an executable that has no tests: a test that
+//! is written later must not be left out in silence.
+
+use std::path::Path;
+
+use crate::{DocsError, Package, Target, Workspace, scan};
+
+/// Every source with tests or examples that no target of its crate runs.
+///
+/// # Errors
+/// A source cannot be read.
+pub fn wrong(workspace: &Workspace) -> Result<Vec<String>, DocsError> {
+    let mut wrong = Vec::new();
+    for package in workspace.packages() {
+        for (path, text) in package.sources()? {
+            let Some(target) = target_of(package, &path) else { continue };
+            let place = path.strip_prefix(workspace.root()).unwrap_or(&path).display();
+            if !target.test && scan::tests(&text).next().is_some() {
+                wrong.push(format!("{place} has tests, and the manifest says `test = false`"));
+            }
+            if !target.doctest && is_library(target) && scan::has_example(&text) {
+                wrong.push(format!("{place} has an example to run, and the manifest says `doctest = false`"));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+/// The library or program that a source in `src` is of: a program's are its first one, and below `src/bin` all beside it.
+fn target_of<'a>(package: &'a Package, source: &Path) -> Option<&'a Target> {
+    source.strip_prefix(package.directory.join("src")).ok()?;
+    let is_first = |target: &&Target| target.src_path == source;
+    let beside = |target: &&Target| {
+        let of_its_own =
+            target.src_path.ends_with("main.rs") && target.src_path.parent() != Some(&package.directory.join("src"));
+        of_its_own && target.src_path.parent().is_some_and(|directory| source.starts_with(directory))
+    };
+    let targets = || package.targets.iter();
+    let library = || targets().find(|target| is_library(target));
+    let only = || targets().find(|target| target.kind == ["bin"]);
+    targets().find(is_first).or_else(|| targets().find(beside)).or_else(library).or_else(only)
+}
+
+fn is_library(target: &Target) -> bool {
+    target.kind.iter().any(|kind| kind.ends_with("lib"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(kind: &str, source: &str, test: bool) -> Target {
+        Target { kind: vec![kind.into()], src_path: source.into(), test, doctest: false }
+    }
+
+    #[test]
+    fn a_source_is_of_the_library_but_for_programs() {
+        let package = Package {
+            name: "x".into(),
+            directory: "/x".into(),
+            uses: Vec::new(),
+            tests_use: Vec::new(),
+            targets: vec![
+                target("lib", "/x/src/lib.rs", true),
+                target("bin", "/x/src/main.rs", false),
+                target("bin", "/x/src/bin/y/main.rs", false),
+            ],
+        };
+        let of = |source: &str| target_of(&package, source.as_ref()).map(|target| target.src_path.to_str().unwrap());
+        assert_eq!(of("/x/src/deep/a.rs"), Some("/x/src/lib.rs"));
+        assert_eq!(of("/x/src/main.rs"), Some("/x/src/main.rs"));
+        assert_eq!(of("/x/src/bin/y/part.rs"), Some("/x/src/bin/y/main.rs"));
+        assert_eq!(of("/x/tests/x.rs"), None);
+    }
+}
