@@ -1,7 +1,7 @@
 //! Whether every test is run. `test = false` and `doctest = false` in a manifest spare an executable that has no tests: a test that
 //! is written later must not be left out in silence.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{DocsError, Package, Target, Workspace, scan};
 
@@ -12,13 +12,14 @@ use crate::{DocsError, Package, Target, Workspace, scan};
 pub fn wrong(workspace: &Workspace) -> Result<Vec<String>, DocsError> {
     let mut wrong = Vec::new();
     for package in workspace.packages() {
-        for (path, text) in package.sources()? {
-            let Some(target) = target_of(package, &path) else { continue };
-            let place = path.strip_prefix(workspace.root()).unwrap_or(&path).display();
-            if !target.test && scan::tests(&text).next().is_some() {
+        let sources = package.sources()?;
+        for (path, text) in &sources {
+            let Some(target) = target_of(package, path, &sources) else { continue };
+            let place = path.strip_prefix(workspace.root()).unwrap_or(path).display();
+            if !target.test && scan::tests(text).next().is_some() {
                 wrong.push(format!("{place} has tests, and the manifest says `test = false`"));
             }
-            if !target.doctest && is_library(target) && scan::has_example(&text) {
+            if !target.doctest && is_library(target) && scan::has_example(text) {
                 wrong.push(format!("{place} has an example to run, and the manifest says `doctest = false`"));
             }
         }
@@ -26,10 +27,17 @@ pub fn wrong(workspace: &Workspace) -> Result<Vec<String>, DocsError> {
     Ok(wrong)
 }
 
-/// The library or program that a source in `src` is of: a program's are its first one, and below `src/bin` all beside it.
-fn target_of<'a>(package: &'a Package, source: &Path) -> Option<&'a Target> {
-    source.strip_prefix(package.directory.join("src")).ok()?;
+/// The library or program that a source in `src` is of: a program's are its first one, the modules that this declares, and below
+/// `src/bin` all beside it.
+fn target_of<'a>(package: &'a Package, source: &Path, sources: &[(PathBuf, String)]) -> Option<&'a Target> {
+    let module = source.strip_prefix(package.directory.join("src")).ok()?;
+    let module = module.iter().next()?.to_str()?.trim_end_matches(".rs");
     let is_first = |target: &&Target| target.src_path == source;
+    let declares = |target: &&Target| {
+        let first = sources.iter().find(|(path, _)| *path == target.src_path);
+        let line = format!("mod {module};");
+        target.kind == ["bin"] && first.is_some_and(|(_, text)| text.lines().any(|one| one.trim_start() == line))
+    };
     let beside = |target: &&Target| {
         let of_its_own =
             target.src_path.ends_with("main.rs") && target.src_path.parent() != Some(&package.directory.join("src"));
@@ -38,7 +46,8 @@ fn target_of<'a>(package: &'a Package, source: &Path) -> Option<&'a Target> {
     let targets = || package.targets.iter();
     let library = || targets().find(|target| is_library(target));
     let only = || targets().find(|target| target.kind == ["bin"]);
-    targets().find(is_first).or_else(|| targets().find(beside)).or_else(library).or_else(only)
+    let of_a_program = || targets().find(beside).or_else(|| targets().find(declares));
+    targets().find(is_first).or_else(of_a_program).or_else(library).or_else(only)
 }
 
 fn is_library(target: &Target) -> bool {
@@ -66,9 +75,13 @@ mod tests {
                 target("bin", "/x/src/bin/y/main.rs", false),
             ],
         };
-        let of = |source: &str| target_of(&package, source.as_ref()).map(|target| target.src_path.to_str().unwrap());
+        let sources = [("/x/src/main.rs".into(), "mod child;\nfn main() {}\n".to_owned())];
+        let of = |source: &str| {
+            target_of(&package, source.as_ref(), &sources).map(|target| target.src_path.to_str().unwrap())
+        };
         assert_eq!(of("/x/src/deep/a.rs"), Some("/x/src/lib.rs"));
         assert_eq!(of("/x/src/main.rs"), Some("/x/src/main.rs"));
+        assert_eq!((of("/x/src/child.rs"), of("/x/src/child/a.rs")), (Some("/x/src/main.rs"), Some("/x/src/main.rs")));
         assert_eq!(of("/x/src/bin/y/part.rs"), Some("/x/src/bin/y/main.rs"));
         assert_eq!(of("/x/tests/x.rs"), None);
     }
