@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
 mod admin;
-mod confined;
-mod death;
 mod holder;
 mod pipe;
 mod rig;
