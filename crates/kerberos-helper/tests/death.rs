@@ -1,7 +1,6 @@
 //! A helper that dies. A program of its own: it looks for helpers among its children.
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
-#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "kerberos_helper/rig/mod.rs"]
 mod rig;
 

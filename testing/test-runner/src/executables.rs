@@ -50,6 +50,8 @@ struct Part {
     package: String,
     target: Option<String>,
     module: Option<String>,
+    /// The integration tests of the crate, or the one that is named.
+    tests: Vec<String>,
 }
 
 impl Selection {
@@ -116,9 +118,9 @@ impl Selection {
             arguments.extend(targets.into_iter().flat_map(|target| ["--test".to_owned(), target]));
         } else if self.workspace && !self.parts.is_empty() {
             // The unit tests of a crate cannot be named among all: those of all are built.
-            let packages = self.parts.iter().map(|part| part.target.clone().unwrap_or_else(|| snake(&part.package)));
-            arguments.push("--lib".to_owned());
-            arguments.extend(packages.flat_map(|target| ["--test".to_owned(), target]));
+            arguments.extend(["--lib", "--bins"].map(str::to_owned));
+            let tests = self.parts.iter().flat_map(|part| part.tests.clone());
+            arguments.extend(tests.flat_map(|target| ["--test".to_owned(), target]));
         }
         arguments
     }
@@ -128,10 +130,6 @@ impl Part {
     fn is_of(&self, executable: &Executable) -> bool {
         self.package == executable.package && self.target.as_ref().is_none_or(|target| *target == executable.name)
     }
-}
-
-fn snake(package: &str) -> String {
-    package.replace('-', "_")
 }
 
 /// The part of `cargo metadata` that matters here.
@@ -175,14 +173,17 @@ impl Workspace {
         };
         let short = |package: &Package| package.name.strip_prefix(PREFIX).unwrap_or(&package.name).to_owned();
         if let Some(package) = self.packages.iter().find(is_crate) {
-            return Ok(Part { package: short(package), target: None, module });
+            let tests = package.targets.iter().filter(|target| target.kind == ["test"]);
+            let tests = tests.map(|target| target.name.clone()).collect();
+            return Ok(Part { package: short(package), target: None, module, tests });
         }
         let is_target = |target: &Target| target.kind == ["test"] && target.name == named;
         let package = self.packages.iter().find(|package| package.targets.iter().any(is_target));
         let package = package.ok_or_else(|| {
             RunnerError::Usage(format!("{selector}: no crate, no folder of one and no test executable is called so"))
         })?;
-        Ok(Part { package: short(package), target: Some(named.to_owned()), module })
+        let target = named.to_owned();
+        Ok(Part { package: short(package), target: Some(target.clone()), module, tests: vec![target] })
     }
 }
 
@@ -210,7 +211,9 @@ fn executable(artifact: Artifact) -> Option<Executable> {
     let unit = artifact.target.kind != ["test"];
     let name = artifact.target.name.replace('-', "_");
     let name = name.strip_prefix("latchkey_").unwrap_or(&name);
-    Some(Executable { package, name: if unit { format!("{name}{UNIT}") } else { name.to_owned() }, path, directory })
+    // A program may have its library's name.
+    let name = if artifact.target.kind == ["bin"] { format!("{name} program") } else { name.to_owned() };
+    Some(Executable { package, name: if unit { format!("{name}{UNIT}") } else { name }, path, directory })
 }
 
 #[cfg(test)]
@@ -228,30 +231,41 @@ mod tests {
         .unwrap()
     }
 
-    fn part(package: &str, target: Option<&str>, module: Option<&str>) -> Part {
-        Part { package: package.into(), target: target.map(Into::into), module: module.map(Into::into) }
+    fn part(package: &str, target: Option<&str>, module: Option<&str>, tests: &[&str]) -> Part {
+        let [target, module] = [target, module].map(|name| name.map(Into::into));
+        Part { package: package.into(), target, module, tests: tests.iter().map(|&name| name.into()).collect() }
     }
 
     #[test]
     fn a_selector_is_a_crate_its_folder_or_an_executable() {
         let workspace = workspace();
         for crate_ in ["join-service", "services/join-service/", "latchkey-join-service"] {
-            assert_eq!(workspace.find(crate_).unwrap(), part("join-service", None, None), "{crate_}");
+            assert_eq!(
+                workspace.find(crate_).unwrap(),
+                part("join-service", None, None, &["join_service"]),
+                "{crate_}"
+            );
         }
-        assert_eq!(workspace.find("machines::life").unwrap(), part("qemu-tests", Some("machines"), Some("life")));
+        assert_eq!(
+            workspace.find("machines::life").unwrap(),
+            part("qemu-tests", Some("machines"), Some("life"), &["machines"])
+        );
         let refused = workspace.find("nothing").unwrap_err().to_string();
         assert!(refused.starts_with("nothing: no crate"), "{refused}");
     }
 
     #[test]
     fn what_is_selected_is_all_that_cargo_builds() {
-        let machines = Selection { parts: vec![part("qemu-tests", Some("machines"), None)], workspace: false };
+        let machines =
+            Selection { parts: vec![part("qemu-tests", Some("machines"), None, &["machines"])], workspace: false };
         assert_eq!(machines.for_cargo(), ["--package", "latchkey-qemu-tests", "--test", "machines"]);
-        let crate_ = Selection { parts: vec![part("tpm", None, None)], workspace: false };
+        let crate_ = Selection { parts: vec![part("tpm", None, None, &["tpm"])], workspace: false };
         assert_eq!(crate_.for_cargo(), ["--package", "latchkey-tpm"]);
         let all = Selection { parts: Vec::new(), workspace: false };
         assert_eq!(all.for_cargo(), ["--workspace"]);
-        let with_all_features = Selection { parts: vec![part("cli", None, Some("init"))], workspace: true };
-        assert_eq!(with_all_features.for_cargo(), ["--workspace", "--lib", "--test", "cli"]);
+        let parts = vec![part("api", None, Some("calls"), &["api", "bounded_memory"]), part("bench", None, None, &[])];
+        let with_all_features = Selection { parts, workspace: true };
+        let arguments = ["--workspace", "--lib", "--bins", "--test", "api", "--test", "bounded_memory"];
+        assert_eq!(with_all_features.for_cargo(), arguments);
     }
 }
