@@ -35,7 +35,7 @@ pub fn missing() -> Vec<Tool> {
     tools().filter(|tool| find(tool.name).is_none()).collect()
 }
 
-/// What is not there of what the demo of two machines needs.
+/// The same for the demo of two machines, which needs less.
 pub fn missing_for_the_demo() -> Vec<Tool> {
     missing().into_iter().filter(|tool| tool.for_the_demo).collect()
 }

@@ -71,7 +71,7 @@ fn tests_that_use_tests(package: &Package) -> impl Iterator<Item = &String> {
     package.uses.iter().chain(&package.tests_use).filter(|used| NOBODY_USES.contains(&used.as_str()))
 }
 
-/// Whether a crate lies in a folder, or is it.
+/// By whole names: `centre/site-2` does not lie in `centre/site`.
 fn below(place: &str, folder: &str) -> bool {
     place.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
