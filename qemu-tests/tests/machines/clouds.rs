@@ -6,15 +6,17 @@ use std::path::PathBuf;
 use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, VERSION, WAITS};
 use latchkey_qemu_tests::hardware::Disk;
 use latchkey_qemu_tests::vm::Vm;
+use latchkey_test_support::first;
 use latchkey_test_support::metadata::FakeServer;
 use latchkey_test_support::volume::Maker;
 use serde_json::json;
 
-/// Cloud, what its machines' SMBIOS says, and what the cloud calls the instance.
+/// Cloud, what its machines' SMBIOS says, and what the cloud calls the instance. First those that every run tries: a name made of an
+/// answer, and the one cloud that must be told something. How each is asked is tested without a machine, too.
 const CLOUDS: [(&str, &str, &str); 5] = [
     ("aws", "type=1,manufacturer=Amazon EC2", "ip-10-0-2-15.eu-central-1.compute.internal"),
-    ("gcp", "type=1,product=Google Compute Engine", "edge-7"),
     ("azure", "type=3,asset=7783-7084-3265-9085-8269-3286-77", "edge-7"),
+    ("gcp", "type=1,product=Google Compute Engine", "edge-7"),
     ("openstack", "type=1,manufacturer=OpenStack Foundation", "edge-7.novalocal"),
     ("hetzner", "type=1,manufacturer=Hetzner", "edge-7"),
 ];
@@ -24,7 +26,7 @@ fn one_image_is_founded_in_every_cloud_under_the_name_that_it_has_there() {
     let plan = Plan { metadata: Some("auto"), then: "echo OS up", ..Plan::default() };
     let fleet = Fleet::planned("clouds", plan).unwrap();
     let document = json!({"version": 1, "init_secret_hash": fleet.init_hash}).to_string();
-    for (cloud, smbios, name) in CLOUDS {
+    for &(cloud, smbios, name) in first(2, &CLOUDS) {
         let server = FakeServer::of(cloud, Some(&document));
         let node = fleet.machine(cloud).unwrap().in_cloud(smbios, server.address()).start().unwrap();
         is_founded(&fleet, &node, name);

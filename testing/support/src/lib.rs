@@ -7,6 +7,7 @@
 
 mod cargo;
 mod clock;
+mod extent;
 mod flood;
 pub mod metadata;
 pub mod mirror;
@@ -21,6 +22,7 @@ pub mod volume;
 
 pub use cargo::{calls_cargo, cargo};
 pub use clock::wrong_clock;
+pub use extent::{ALL_CASES, cases, first};
 pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};
 pub use npm::Npm;
 pub use port::Port;

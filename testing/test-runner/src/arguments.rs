@@ -17,7 +17,8 @@ A SELECTOR is a crate or one of its test executables, and a module of it if one 
 attestation, crates/attestation, machines, machines::life. Without one, all tests run.
 
   --workspace      build what is selected as all tests are built: no crate with other features
-  --nightly        fail where an executable takes twice its share of the time in the table
+  --all-cases      where a test has more cases than every run needs, all of them
+  --fail-grown     fail where an executable takes twice its share of the time in the table
   --write-times    write the table, and CONTRIBUTING.md's, by this run
   -p, --package P  the same as SELECTOR P
   --help           this text
@@ -31,8 +32,10 @@ pub struct Arguments {
     pub selectors: Vec<String>,
     /// Whether what is selected is built with the features that all tests have.
     pub workspace: bool,
+    /// Whether tests try all their cases.
+    pub all_cases: bool,
     /// Whether an executable that grew fails the run.
-    pub nightly: bool,
+    pub fail_grown: bool,
     /// Whether the table of times is written anew.
     pub write_times: bool,
     /// Whether only the help is wanted.
@@ -65,7 +68,8 @@ impl Arguments {
                     read.selectors.push(parser.value().map_err(wrong)?.to_string_lossy().into_owned());
                 }
                 Long("workspace") => read.workspace = true,
-                Long("nightly") => read.nightly = true,
+                Long("all-cases") => read.all_cases = true,
+                Long("fail-grown") => read.fail_grown = true,
                 Long("write-times") => read.write_times = true,
                 Long("help") | Short('h') => read.help = true,
                 other => return Err(wrong(other.unexpected())),
@@ -73,9 +77,9 @@ impl Arguments {
         }
     }
 
-    /// Whether every test is run that runs by itself: only then shares of time can be compared.
+    /// Whether every test is run that runs by itself, as in every run: only then shares of time can be compared.
     pub fn is_everything(&self) -> bool {
-        self.selectors.is_empty() && self.tests.is_empty()
+        self.selectors.is_empty() && self.tests.is_empty() && !self.all_cases
     }
 }
 
@@ -101,15 +105,16 @@ mod tests {
 
     #[test]
     fn what_follows_two_dashes_is_the_executables() {
-        let read = parse("attestation -p tpm --workspace -- --ignored quote --nightly").unwrap();
+        let read = parse("attestation -p tpm --workspace -- --ignored quote --all-cases").unwrap();
         assert_eq!(read.selectors, ["attestation", "tpm"]);
-        assert_eq!(read.tests, ["--ignored", "quote", "--nightly"]);
-        assert!(read.workspace && !read.nightly && !read.is_everything());
+        assert_eq!(read.tests, ["--ignored", "quote", "--all-cases"]);
+        assert!(read.workspace && !read.all_cases && !read.is_everything());
     }
 
     #[test]
     fn nothing_is_everything_and_an_unknown_flag_is_refused() {
-        assert!(parse("").unwrap().is_everything() && parse("--nightly").unwrap().is_everything());
+        assert!(parse("").unwrap().is_everything() && parse("--fail-grown").unwrap().is_everything());
+        assert!(!parse("--all-cases").unwrap().is_everything());
         let refused = parse("--jobs 4").unwrap_err().to_string();
         assert!(refused.contains("--jobs") && refused.contains("--help"), "{refused}");
     }

@@ -182,25 +182,34 @@ fn a_tampered_integrity_superblock_is_refused_before_the_kernel_reads_it() {
     let run = Run::new("auth-superblock").unwrap();
     let image = run.disk("state.img", 256 * MIB).unwrap();
     let guest = Guest::new(&run).disk(&image);
-    let disk = DiskFile::open(&image);
     guest::end(&mut guest.boot("first", &guest::disk("vda", AUTHENTICATED, "true")).unwrap()).unwrap();
-    let look = guest::disk("vda", AUTHENTICATED, "true")
-        + "echo GUEST mappings $(ls /sys/block | grep -c dm-) kernel $(dmesg | grep -c 'device-mapper: .*integrity')\n";
-    for (at, code) in
-        [(MIB + 12, "integrity-journal"), (MIB + 24, "integrity-flags"), (MIB + 22, "integrity-data-size")]
-    {
-        disk.flip(at);
-        let mut vm = guest.boot(code, &look).unwrap();
-        vm.expect(&format!("DISK refused {code}: "), BOOT).unwrap();
-        vm.expect("GUEST mappings 0 kernel 0", BOOT).unwrap();
-        guest::end(&mut vm).unwrap();
-        disk.flip(at);
+    // The same disk again and again in one machine, each changed in its way. The last is cut short by less than the journal's length,
+    // which only the kernel knows: it refuses, and nothing stays behind.
+    let flips = [("integrity-journal", MIB + 12), ("integrity-flags", MIB + 24), ("integrity-data-size", MIB + 22)];
+    let copy = |name: &str| {
+        let path = run.file(&format!("{name}.img"));
+        std::fs::copy(&image, &path).unwrap();
+        path
+    };
+    let (mut guest, mut script, mut expected) = (Guest::new(&run), Vec::new(), Vec::new());
+    let kernel = "kernel $(dmesg | grep -c 'device-mapper: .*integrity')";
+    for (device, (code, at)) in ["vda", "vdb", "vdc"].into_iter().zip(flips) {
+        let disk = copy(code);
+        DiskFile::open(&disk).flip(at);
+        guest = guest.disk(&disk);
+        script.push(guest::disk(device, AUTHENTICATED, "true"));
+        script.push(format!("echo GUEST {device} mappings $(ls /sys/block | grep -c dm-) {kernel}\n"));
+        expected.extend([format!("DISK refused {code}: "), format!("GUEST {device} mappings 0 kernel 0")]);
     }
-    // Cut short by less than the journal's length, which only the kernel knows: it refuses, and nothing stays behind.
-    disk.truncate(256 * MIB - MIB / 2);
-    let mut vm = guest.boot("short", &look).unwrap();
-    vm.expect("DISK refused map-load: ", BOOT).unwrap();
-    vm.expect("GUEST mappings 0", BOOT).unwrap();
+    let short = copy("short");
+    DiskFile::open(&short).truncate(256 * MIB - MIB / 2);
+    script.push(guest::disk("vdd", AUTHENTICATED, "true"));
+    script.push("echo GUEST vdd mappings $(ls /sys/block | grep -c dm-)\n".to_owned());
+    expected.extend(["DISK refused map-load: ".to_owned(), "GUEST vdd mappings 0".to_owned()]);
+    let mut vm = guest.disk(&short).boot("changed", &script.concat()).unwrap();
+    for line in expected {
+        vm.expect(&line, BOOT).unwrap();
+    }
     guest::end(&mut vm).unwrap();
 }
 
