@@ -13,6 +13,8 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PSS_SHA384, RsaKeyPair};
 use ring::digest::{SHA256, digest};
+use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
 
 /// What reports are over unless they are changed.
 pub const REPORT_DATA: [u8; 64] = [0x5a; 64];
@@ -21,8 +23,8 @@ pub const REPORT_DATA: [u8; 64] = [0x5a; 64];
 pub struct FakeAmd {
     product: SnpProduct,
     root: Digest,
-    ask: (RsaKeyPair, String),
-    asvk: (RsaKeyPair, String),
+    ask: (&'static RsaKeyPair, String),
+    asvk: (&'static RsaKeyPair, String),
     /// DER, one after the other, as PEM.
     pub chain: Vec<u8>,
     /// A list of a day later than that of the chain, as DER.
@@ -90,6 +92,25 @@ impl Guest {
     }
 }
 
+/// The keys of an AMD: root, authority of chips, authority of providers. Making them takes most of the time of a fake, so they are made
+/// once in a process: the first AMD of each test has the same, the second one others, and so on. No two of one thread have the same.
+fn keys(size: KeySize) -> &'static [RsaKeyPair; 3] {
+    type Made = Vec<(KeySize, &'static [RsaKeyPair; 3])>;
+    static MADE: Mutex<Made> = Mutex::new(Vec::new());
+    thread_local!(static BEFORE: Cell<[usize; 2]> = const { Cell::new([0; 2]) });
+    let mut before = BEFORE.get();
+    let number = &mut before[usize::from(size == KeySize::Rsa4096)];
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = made.iter().filter(|(other, _)| *other == size).nth(*number).map(|(_, keys)| *keys);
+    *number += 1;
+    BEFORE.set(before);
+    known.unwrap_or_else(|| {
+        let keys = Box::leak(Box::new(std::array::from_fn(|_| RsaKeyPair::generate(size).unwrap())));
+        made.push((size, keys));
+        keys
+    })
+}
+
 impl FakeAmd {
     /// One that published what it should.
     pub fn new(product: SnpProduct) -> Self {
@@ -101,26 +122,25 @@ impl FakeAmd {
         let mut published = Published { revoked: false, list: true, list_until: "301125", large_keys: false };
         change(&mut published);
         let size = if published.large_keys { KeySize::Rsa4096 } else { KeySize::Rsa2048 };
-        let rsa = || RsaKeyPair::generate(size).unwrap();
-        let (ark, of_chips, of_providers) = (rsa(), rsa(), rsa());
+        let [ark, of_chips, of_providers] = keys(size);
         let [ark_name, chips, providers] = ["ARK-", "SEV-", "SEV-VLEK-"].map(|prefix| format!("{prefix}{product}"));
         let authority = |key: &RsaKeyPair, name: &str, serial: u8| {
             let extensions = [
                 extension(&[0x55, 0x1d, 0x13], true, &sequence(&[&[0x01, 0x01, 0xff]])),
                 extension(&[0x55, 0x1d, 0x0f], true, &[0x03, 0x02, 0x01, 0x06]),
             ];
-            certificate(&ark, &ark_name, name, serial, &spki(key), &extensions)
+            certificate(ark, &ark_name, name, serial, &spki(key), &extensions)
         };
-        let root = authority(&ark, &ark_name, 1);
-        let mut chain = [pem("CERTIFICATE", &authority(&of_chips, &chips, 2)), pem("CERTIFICATE", &root)].concat();
-        chain.extend(pem("CERTIFICATE", &authority(&of_providers, &providers, 3)));
+        let root = authority(ark, &ark_name, 1);
+        let mut chain = [pem("CERTIFICATE", &authority(of_chips, &chips, 2)), pem("CERTIFICATE", &root)].concat();
+        chain.extend(pem("CERTIFICATE", &authority(of_providers, &providers, 3)));
         if published.list {
             chain.extend(pem(
                 "X509 CRL",
-                &revocations(&ark, &ark_name, published.revoked, ["261115", published.list_until]),
+                &revocations(ark, &ark_name, published.revoked, ["261115", published.list_until]),
             ));
         }
-        let later_list = revocations(&ark, &ark_name, published.revoked, ["261116", "301126"]);
+        let later_list = revocations(ark, &ark_name, published.revoked, ["261116", "301126"]);
         let root = Digest(digest(&SHA256, &root).as_ref().try_into().unwrap());
         Self { product, root, ask: (of_chips, chips), asvk: (of_providers, providers), chain, later_list }
     }
