@@ -5,11 +5,6 @@ use std::env::var_os;
 /// The environment variable with which tests try all their cases, whatever its value. The runner sets it with `--all-cases`.
 pub const ALL_CASES: &str = "LATCHKEY_ALL_CASES";
 
-/// How many cases of a property are drawn: `every_run`, or `all` in the nightly run.
-pub fn cases(every_run: u32, all: u32) -> u32 {
-    if var_os(ALL_CASES).is_some() { all } else { every_run }
-}
-
 /// The cases of a list: the first `every_run` of them, or all in the nightly run.
 ///
 /// # Panics

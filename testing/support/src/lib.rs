@@ -22,7 +22,7 @@ pub mod volume;
 
 pub use cargo::{calls_cargo, cargo};
 pub use clock::wrong_clock;
-pub use extent::{ALL_CASES, cases, first};
+pub use extent::{ALL_CASES, first};
 pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};
 pub use npm::Npm;
 pub use port::Port;
