@@ -17,6 +17,7 @@ mod skip;
 mod stop;
 mod stream;
 mod tied;
+mod vector;
 pub mod volume;
 
 pub use cargo::{calls_cargo, cargo};
@@ -29,6 +30,7 @@ pub use skip::skip;
 pub use stop::StopOnDrop;
 pub use stream::{Lines, drained};
 pub use tied::{Process, spawn, tie};
+pub use vector::{vector, vector_path};
 
 use smol::Timer;
 use smol::future::FutureExt;

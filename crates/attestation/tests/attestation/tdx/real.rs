@@ -8,6 +8,7 @@ use dcap_qvl::QuoteCollateralV3;
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::verify::CollateralFile;
 use latchkey_attestation::verify::tdx::{TdxCollateral, TdxQuote};
+use latchkey_test_support::vector;
 use serde::Deserialize;
 
 /// The folder of samples in the library's source.
@@ -116,8 +117,7 @@ fn each_bit_of_a_real_quote_s_report_and_signatures_counts() {
 
 #[test]
 fn a_real_quote_of_a_guest_that_does_not_protect_itself_is_refused() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors/tdx/quote-v4-spr.bin");
-    let Ok(bytes) = fs::read(path) else { return };
+    let Some(bytes) = vector("tdx/quote-v4-spr.bin") else { return };
     let quote = TdxQuote::parse(&bytes).unwrap();
     assert_eq!(quote.attributes(), 1 << 30, "PKS alone");
     let collateral = collateral(&published(&samples(), "tdx_quote_collateral.json"));
