@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod certificate_table;
 mod composed;
 mod fixture;
 mod hcl;
