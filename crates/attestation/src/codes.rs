@@ -177,6 +177,12 @@ reason_codes! {
     /// The machine's memory was not looked through for aliases.
     #[cfg(feature = "processors")]
     SnpAliasesUnchecked = "snp-aliases-unchecked", Platform, TeeNotTrusted, "update the host's firmware to one that checks memory for aliases";
+    /// The IOMMU's own writes may reach the memory of guests.
+    #[cfg(feature = "processors")]
+    SnpIommuWritesUnsafe = "snp-iommu-writes-unsafe", Platform, TeeNotTrusted, "update the host's firmware to one that keeps the IOMMU's writes from guests (Turin)";
+    /// The processor says of its machine what this program has no name for.
+    #[cfg(feature = "processors")]
+    SnpPlatformInfoUnknown = "snp-platform-info-unknown", Platform, TeeNotTrusted, "use a release of this program that knows the bits, or, where AMD's specification shows that they may be, let `snp.allow` say `unknown-platform-info`";
     /// Another privilege level asked for the report.
     #[cfg(feature = "processors")]
     SnpVmplRefused = "snp-vmpl-refused", Platform, TeeNotTrusted, "ask for the report at the level that `snp.vmpl` names";
