@@ -18,6 +18,7 @@ use crate::parse::PemSection;
 #[cfg(feature = "processors")]
 use crate::reference::format_rfc3339;
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::chain_words;
 #[cfg(feature = "processors")]
 use crate::verify::{Validity, common_name, sha256};
 
@@ -87,7 +88,7 @@ impl TpmRevocations {
                     return Err(malformed(name, &format!("more than {MAX_LISTS} lists")));
                 }
                 let list =
-                    OwnedCertRevocationList::from_der(&der).map_err(|error| malformed(name, &error.to_string()))?;
+                    OwnedCertRevocationList::from_der(&der).map_err(|error| malformed(name, &chain_words(&error)))?;
                 let list = CertRevocationList::from(list);
                 if !seen.insert(list.issuer().to_vec()) {
                     return Err(malformed(
@@ -171,8 +172,8 @@ fn ders(name: &str, content: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
         let why = format!("line {}: something else than a list of revoked certificates (`X509 CRL`)", other.line);
         return Err(malformed(name, &why));
     }
-}
     Ok(sections.into_iter().map(|section| section.der).collect())
+}
 
 fn malformed(name: &str, why: &str) -> Refusal {
     Refusal::new(ReasonCode::CollateralMalformed, format!("{name}: {why}"))

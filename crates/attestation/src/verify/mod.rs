@@ -8,7 +8,11 @@
 //! `VerifiedEvidence::with_processor` verifies it.
 
 mod ak;
+#[cfg(feature = "processors")]
+mod authorities;
 mod certificate;
+mod certificate_policies;
+mod chain_error;
 mod credential;
 mod ek_trust;
 #[cfg(feature = "processors")]
@@ -37,6 +41,9 @@ use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 
 pub use crate::ek::EkDigest;
+#[cfg(feature = "processors")]
+pub use authorities::UnusableAuthority;
+pub(crate) use chain_error::words as chain_words;
 pub use ek_trust::{EkTrust, KnownBy};
 #[cfg(not(feature = "processors"))]
 pub(crate) use processor::not_verifiable;

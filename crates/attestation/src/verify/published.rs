@@ -131,14 +131,17 @@ pub(super) fn is_signed(
         let algorithm = AnyRef::from_der(parts.tlv_bytes()?)?;
         let signature = BitStringRef::decode(&mut parts)?;
         let mut key = SliceReader::new(&issuer.subject_public_key_info)?;
-        key.tlv_bytes()?;
+        let kind = AnyRef::from_der(key.tlv_bytes()?)?;
         let key = BitStringRef::decode(&mut key)?;
         let named = match (Certificate::from_der(der), <CertificateList>::from_der(der)) {
             (Ok(certificate), _) => certificate.tbs_certificate().issuer().to_der()?,
             (_, Ok(list)) => list.tbs_cert_list.issuer.to_der()?,
             (Err(error), _) => return Err(error),
         };
-        let known = algorithms.iter().find(|known| known.signature_alg_id().as_ref() == algorithm.value());
+        // ECDSA with one hash is one algorithm for each curve.
+        let known = algorithms.iter().find(|known| {
+            known.signature_alg_id().as_ref() == algorithm.value() && known.public_key_alg_id().as_ref() == kind.value()
+        });
         let (Some(key), Some(signature)) = (key.as_bytes(), signature.as_bytes()) else { return Ok(false) };
         let verified = known.is_some_and(|known| known.verify_signature(key, fields, signature).is_ok());
         Ok(verified && AnyRef::from_der(&named)?.value() == issuer.subject.as_ref())
