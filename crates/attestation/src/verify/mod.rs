@@ -81,7 +81,7 @@ impl Appraisal {
         let mut secret = Zeroizing::new(vec![0; SECRET_LEN]);
         random.fill(&mut secret).map_err(|_| Refusal::new(ReasonCode::VerifierFault, "no random numbers"))?;
         let credential = credential::make(&claimed.ek.public, &claimed.ak.name(), &secret, random)?;
-        let challenge = TpmChallenge::new(credential, policy.selection(), policy.processors());
+        let challenge = TpmChallenge::new(credential, policy.selection(), (policy.processors(), policy.vmpl()));
         Ok((challenge, Pending { secret, claimed, selection: policy.selection() }))
     }
 }
