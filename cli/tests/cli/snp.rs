@@ -237,7 +237,7 @@ fn a_file_that_is_no_report_is_refused() {
 
 /// Reports and certificates of real chips, from public projects.
 fn real(name: &str) -> Option<Vec<u8>> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors/snp").join(name)).ok()
+    latchkey_test_support::vector(&format!("snp/{name}"))
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_real_report_is_verified_with_its_certificate_and_judged_by_the_policy() {
     let (Some(report), Some(debugged), Some(vcek), Some(chain)) =
         (real("report-milan-1.hex"), real("report-milan-2.bin"), real("vcek-milan-1.der"), real("chain-milan.pem"))
     else {
-        return eprintln!("SKIPPED: the vectors of real chips are not here");
+        return;
     };
     let Some(parts) = Parts::new() else { return };
     parts.build("1.0.0", &sealed(), &[]).succeeded();

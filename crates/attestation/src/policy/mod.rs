@@ -249,6 +249,11 @@ impl Policy {
         snp.chain(self.tdx.iter().map(|_| ProcessorKind::Tdx)).collect()
     }
 
+    /// The privilege level at which a SEV-SNP guest has to ask for its report.
+    pub(crate) fn vmpl(&self) -> u32 {
+        self.snp.as_ref().map_or(0, |snp| snp.vmpl)
+    }
+
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references
