@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, Denials, DiskRelease, NodeName, NodeRecord, PendingRecord, ReleaseError, ReleaseRefusal,
-    RoleRule, StoreError, check_not_denied,
+    ClusterFile, ClusterStore, Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, ReleaseError,
+    ReleaseRefusal, RoleRule, StoreError,
 };
 use latchkey_keys::{KeyVersion, Uuid};
 
@@ -144,8 +144,9 @@ impl ClusterDir {
         self.0.allow(&ek).map_err(unusable)
     }
 
-    /// Gives a TPM a rule of its own.
-    pub(crate) fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+    /// Gives a TPM that is not shut out a rule of its own.
+    pub(crate) fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+        let ek = of.ek();
         let mut writer = self.0.writer().map_err(unusable)?;
         let mut rules = self.0.enrolment().map_err(unusable)?;
         rules.admit(ek, role, name);
@@ -173,17 +174,17 @@ impl ClusterDir {
     /// Puts a disk on the record of another machine, because the operator says that it is there now; and the machine that it was
     /// of, if it was not of this one before.
     pub(crate) fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
-        check_not_denied(&self.0.denials().map_err(unusable)?, &to).map_err(|refusal| refused(&refusal))?;
+        let not_denied = self.0.not_denied(&to).map_err(not_released)?;
         let mut writer = self.0.writer().map_err(unusable)?;
         let before = self.0.holders(disk).map_err(unusable)?.into_iter().find(|record| record.ek_sha256 != to);
         let Some(before) = before else { return Ok((self.release(to, disk)?, None)) };
         // A disk that was replaced is nobody's any more, wherever it is.
-        drop(before.release(disk).map_err(|refusal| refused(&refusal))?);
+        before.version_of(disk).map_err(|refusal| refused(&refusal))?;
         let moved = writer.move_record(&before, to, now()).map_err(|error| match error {
             StoreError::Exists { .. } => has_a_record(to),
             other => unusable(other),
         })?;
-        let release = moved.release(disk).map_err(|refusal| refused(&refusal))?;
+        let release = moved.release(disk, &not_denied).map_err(|refusal| refused(&refusal))?;
         Ok((release, Some(before.ek_sha256)))
     }
 }

@@ -6,10 +6,12 @@
 
 use crate::atomic::{self, Existing};
 use crate::error::StoreError;
+use crate::release::ReleaseRefusal;
 use crate::store::{ClusterStore, optional};
 use latchkey_attestation::EkDigest;
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Instant;
 
 /// The directory's name.
 pub(crate) const DENIED: &str = "denied";
@@ -22,6 +24,27 @@ pub struct Denials {
     eks: BTreeSet<EkDigest>,
     /// Names that are no EK digest: somebody meant to deny a TPM and did not.
     unreadable: Vec<String>,
+}
+
+/// Witness: this TPM was not shut out, as of then. Whatever releases a key to a machine, lets it in or renews what it has demands one;
+/// [`Denials::check`] makes it, and nothing else does.
+#[derive(Debug)]
+#[must_use = "a check that nobody acts on"]
+pub struct NotDenied {
+    ek: EkDigest,
+    as_of: Instant,
+}
+
+impl NotDenied {
+    /// The machine.
+    pub fn ek(&self) -> EkDigest {
+        self.ek
+    }
+
+    /// When the denials were known that it was looked for in.
+    pub fn as_of(&self) -> Instant {
+        self.as_of
+    }
 }
 
 impl Denials {
@@ -41,6 +64,14 @@ impl Denials {
         }
         denials.unreadable.sort();
         denials
+    }
+
+    /// The witness that this TPM is not shut out, by what was known of the denials as of then.
+    ///
+    /// # Errors
+    /// [`ReleaseRefusal::MachineDenied`].
+    pub fn check(&self, ek: &EkDigest, as_of: Instant) -> Result<NotDenied, ReleaseRefusal> {
+        if self.has(ek) { Err(ReleaseRefusal::MachineDenied { ek: *ek }) } else { Ok(NotDenied { ek: *ek, as_of }) }
     }
 
     /// Whether this TPM is shut out.

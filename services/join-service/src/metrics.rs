@@ -51,6 +51,10 @@ pub(crate) struct Gauges {
     pub(crate) firmware_changed: usize,
     /// The first of the files that cannot be used, and how many there are.
     pub(crate) damaged: (Vec<String>, usize),
+    /// How old the oldest is of what the cluster decides by, where an API server tells of it.
+    pub(crate) unheard: Option<Duration>,
+    /// How many disk keys were released by what was known last.
+    pub(crate) released_unheard: u64,
     /// How many TPMs are shut out.
     pub(crate) denied: usize,
     pub(crate) initialised: bool,
@@ -175,6 +179,16 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     );
     for file in &gauges.damaged.0 {
         page.labelled("record_damaged", "file", file, 1);
+    }
+    if let Some(unheard) = gauges.unheard {
+        page.family("unheard_seconds", "gauge", "For how long nothing complete was heard of what the cluster decides by");
+        page.line("unheard_seconds", "", unheard.as_secs());
+        page.family(
+            "rejoins_unheard_total",
+            "counter",
+            "Control planes that got the key of their disk by what was known last, while nobody answered",
+        );
+        page.line("rejoins_unheard_total", "", gauges.released_unheard);
     }
     page.family("denied", "gauge", "TPMs that are shut out");
     page.line("denied", "", gauges.denied);

@@ -110,9 +110,11 @@ impl Records {
                         "A report is of an earlier boot than the one on record, and says nothing of its lock"
                     );
                 }
-                let over = state.record(&ek).and_then(|before| before.ticket.clone());
+                let before = state.record(&ek);
+                let over = before.and_then(|before| before.ticket.clone());
+                let record = Some(record).filter(|record| before.is_none_or(|before| **before != *record));
                 // Also if it was reported before: who wrote that may have ended before the token did.
-                Ok((Some(record), over.filter(|ticket| ticket.ends_at > now.unix)))
+                Ok((record, over.filter(|ticket| ticket.ends_at > now.unix)))
             },
             |state, written, over, _| {
                 if let Some(recorded) = written {
