@@ -9,7 +9,7 @@ use super::ClusterDir;
 use crate::clock::now;
 use crate::documents::{Documents, InstallOptions, PolicyFile, place};
 use crate::error::CommandError;
-use crate::files::{self, Readers};
+use crate::files;
 use crate::store_error::unusable;
 use crate::trust::{self, Found, Trust};
 
@@ -44,18 +44,17 @@ impl ClusterDir {
         }
         let policy = self.path("policy.json");
         if !policy.exists() {
-            files::replace(&policy, &trust.policy_file, Readers::Anyone)?;
+            writer.write_policy(&trust.policy_file).map_err(unusable)?;
         }
         // What the join service will read must be usable before a node depends on it.
         let references = self.0.policy().and_then(|policy| self.0.references(&policy)).map_err(unusable)?;
         writer.remember(&references, now()).map_err(unusable)?;
-        drop(writer);
         if self.path("enrolment.json").exists() {
             return Ok(());
         }
         // Who trusts a vendor does not know whose machines will come; who pins TPMs has named them.
         let rules = if trust.policy.trusts_authority() { Enrolment::hold_all() } else { Enrolment::workers_and([]) };
-        self.0.write_enrolment(&rules).map_err(unusable)
+        writer.write_enrolment(&rules).map_err(unusable)
     }
 }
 
@@ -95,10 +94,9 @@ impl Documents for ClusterDir {
     }
 
     fn install_policy(&self, policy: &PolicyFile) -> Result<String, CommandError> {
-        let writer = self.0.writer().map_err(unusable)?;
+        let mut writer = self.0.writer().map_err(unusable)?;
         self.0.references(&policy.policy).map_err(unusable)?;
-        self.0.write_policy(&policy.text).map_err(unusable)?;
-        drop(writer);
+        writer.write_policy(policy.text.as_bytes()).map_err(unusable)?;
         Ok(self.path("policy.json").display().to_string())
     }
 }

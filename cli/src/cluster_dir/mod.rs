@@ -149,7 +149,7 @@ impl ClusterDir {
         let mut writer = self.0.writer().map_err(unusable)?;
         let mut rules = self.0.enrolment().map_err(unusable)?;
         rules.admit(ek, role, name);
-        self.0.write_enrolment(&rules).map_err(unusable)?;
+        writer.write_enrolment(&rules).map_err(unusable)?;
         writer.forget_pending(&ek).map_err(unusable)
     }
 
@@ -160,7 +160,7 @@ impl ClusterDir {
         // The rule first: a machine that asks in between is not let in again.
         let had_rule = rules.forget(&ek);
         if had_rule {
-            self.0.write_enrolment(&rules).map_err(unusable)?;
+            writer.write_enrolment(&rules).map_err(unusable)?;
         }
         Ok(writer.remove(&ek).map_err(unusable)? || had_rule)
     }

@@ -4,7 +4,7 @@
 //! Whoever has TPMs of a trusted vendor can cause some, so their number is bounded, and those that were silent longest go
 //! first.
 
-use crate::atomic::{self, Existing, TEMPORARY};
+use crate::atomic::{self, Existing};
 use crate::cluster::{VERSION, check_version};
 use crate::error::{ContentError, StoreError};
 use crate::record::Role;
@@ -137,7 +137,7 @@ impl Writer<'_> {
     pub fn hold(&mut self, asks: &PendingRecord) -> Result<(), StoreError> {
         let store = self.directory();
         let directory = store.path().join(PENDING);
-        store.make(&directory)?;
+        atomic::make(&directory)?;
         // What cannot be read is written anew.
         let before = store.pending_of(&asks.ek_sha256).unwrap_or_default();
         let Some(next) = asks.following(before.as_ref()) else { return Ok(()) };
@@ -162,9 +162,7 @@ impl Writer<'_> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
             let path = entry.map_err(StoreError::io("list", &directory))?.path();
-            let unfinished =
-                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()));
-            if unfinished {
+            if path.file_name().is_some_and(atomic::is_temporary) {
                 // Left by a crash: nobody else writes while this has the turn.
                 drop(fs::remove_file(&path));
                 continue;
