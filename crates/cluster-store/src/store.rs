@@ -81,12 +81,13 @@ impl ClusterStore {
         Ok(directory)
     }
 
-    /// Makes the directory of the additional manifests, if it is missing.
+    /// Makes the directory of the additional manifests, if it is missing. They may lie elsewhere, as all documents.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn make_references(&self) -> Result<(), StoreError> {
-        atomic::make(&self.references_path())
+        let path = self.references_path();
+        if path.is_dir() { Ok(()) } else { atomic::make(&path) }
     }
 
     /// Where it is.

@@ -108,7 +108,7 @@ fn a_record_that_could_not_be_written_is_no_good_health() {
     let rig = Rig::new(&[&node]);
     let service = rig.start();
     // In the way of the file that the record is written to before it gets its name.
-    let obstacle = rig.path(&format!("cluster/nodes/.new-{}-{}.json", service.process.id(), node.ek()));
+    let obstacle = rig.path(&format!("cluster/nodes/.{}.json.new", node.ek()));
     fs::create_dir(&obstacle).unwrap();
     assert_eq!(service.join(&node, DISK, "worker-1").unwrap_err().code(), "record-not-written");
     let (status, body) = service.page("/healthz");
