@@ -50,8 +50,7 @@ pub struct PendingRecord {
 impl PendingRecord {
     /// A machine that asks now, in seconds since the Unix epoch.
     pub fn new(ek: EkDigest, name: &str, role: Option<Role>, disk: Uuid, now: u64) -> Self {
-        let printable = |c: char| if c.is_ascii_graphic() { c } else { '?' };
-        let asks_for_name = name.chars().take(MAX_NAME).map(printable).collect();
+        let asks_for_name = latchkey_reason::printable(name).take(MAX_NAME).collect();
         Self {
             version: VERSION,
             ek_sha256: ek,

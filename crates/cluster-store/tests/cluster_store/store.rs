@@ -374,7 +374,7 @@ fn machines_that_wait_are_bounded_and_the_most_silent_go_first() {
     assert_eq!(pending.len(), MAX_PENDING);
     assert_eq!((pending[0].ek_sha256, pending[0].first_seen, pending[0].last_seen), (ek_of(0), 1000, 9000));
     assert!(pending.iter().all(|one| one.ek_sha256 != ek_of(1)));
-    assert_eq!(pending[0].asks_for_name, "edge?[2J");
+    assert_eq!(pending[0].asks_for_name, "edge\u{fffd}[2J");
     directory.writer().unwrap().forget_pending(&ek_of(0)).unwrap();
     assert_eq!(directory.pending().unwrap().len(), MAX_PENDING - 1);
 }
