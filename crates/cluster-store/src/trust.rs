@@ -105,8 +105,7 @@ impl ClusterStore {
     /// # Errors
     /// [`StoreError`].
     pub fn write_reference(&self, values: &ReferenceValues) -> Result<(), StoreError> {
-        let _turn = self.writer()?;
-        atomic::write(self.path(), REFERENCE, values.to_json().as_bytes(), Existing::Replace)
+        self.writer()?.write_reference(values)
     }
 
     pub(crate) fn manifest_paths(&self) -> Result<Vec<PathBuf>, StoreError> {
@@ -171,6 +170,14 @@ impl Writer<'_> {
         let checked = Policy::from_json(json);
         checked.map_err(|refusal| StoreError::malformed(&directory.join(POLICY))(refusal.into()))?;
         atomic::write(directory, POLICY, json, Existing::Replace)
+    }
+
+    /// Writes reference values as `reference.json`; durable when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn write_reference(&mut self, values: &ReferenceValues) -> Result<(), StoreError> {
+        atomic::write(self.directory().path(), REFERENCE, values.to_json().as_bytes(), Existing::Replace)
     }
 
     fn revisions_path(&self) -> PathBuf {
