@@ -40,6 +40,7 @@ mod measure;
 mod node;
 mod nodes;
 mod output;
+mod owner;
 mod pinned_key;
 mod policy;
 mod printable;

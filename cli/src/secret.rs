@@ -39,11 +39,9 @@ impl Report for NewSecretReport {
 /// Adds a version to a master secret's file.
 pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("FILE is missing"))?;
-    let before = MasterSecret::load(path)?;
-    let earlier_versions = before.versions().collect();
-    let rotated = before.rotated()?;
-    rotated.replace(path)?;
+    let rotated = MasterSecret::rotate(path)?;
     let (file, version) = (path.display().to_string(), rotated.current());
+    let earlier_versions = rotated.versions().filter(|earlier| *earlier != version).collect();
     output.report(&RotationReport { file, version, earlier_versions })
 }
 

@@ -59,7 +59,7 @@ impl Denials {
             let digest = name.strip_suffix(".json").unwrap_or(name).to_ascii_lowercase();
             match EkDigest::from_hex(&digest) {
                 Some(ek) => drop(denials.eks.insert(ek)),
-                None => denials.unreadable.push(name.escape_debug().to_string()),
+                None => denials.unreadable.push(latchkey_reason::printable(name).collect()),
             }
         }
         denials.unreadable.sort();

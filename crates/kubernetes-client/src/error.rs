@@ -163,8 +163,8 @@ fn chain(error: &kube::Error) -> String {
     words.join(": ")
 }
 
-/// What the API server says, for logs and terminals: no control characters, at most 512 characters.
+/// What the API server says, for logs and terminals: printable, at most 512 characters.
 pub fn one_line(text: &str) -> String {
     const MOST: usize = 512;
-    text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    latchkey_reason::printable(text).take(MOST).collect()
 }

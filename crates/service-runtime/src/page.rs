@@ -36,8 +36,7 @@ impl Page {
                 '\\' => escaped.push_str("\\\\"),
                 '"' => escaped.push_str("\\\""),
                 '\n' => escaped.push_str("\\n"),
-                character if character.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
-                character => escaped.push(character),
+                character => escaped.extend(latchkey_reason::printable(character.encode_utf8(&mut [0; 4]))),
             }
         }
         self.line(name, &format!("{{{label}=\"{escaped}\"}}"), value);

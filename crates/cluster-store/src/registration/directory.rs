@@ -27,7 +27,7 @@ impl RegistrationStore {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let store = ClusterStore::of_documents(path)?;
         for name in [INVITATIONS, HELD, ADMITTED] {
-            store.make(&store.path().join(name))?;
+            atomic::make(&store.path().join(name))?;
         }
         Ok(Self(store))
     }
@@ -176,13 +176,7 @@ impl RegistrationStore {
     }
 
     fn remove(&self, directory: &str, name: &str) -> Result<bool, StoreError> {
-        let directory = self.path(directory);
-        let path = directory.join(name);
-        match fs::remove_file(&path) {
-            Ok(()) => atomic::sync_directory(&directory).map(|()| true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(StoreError::io("remove", &path)(error)),
-        }
+        atomic::remove(&self.path(directory).join(name))
     }
 
     fn all<T>(&self, directory: &str, parse: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, StoreError> {

@@ -49,8 +49,8 @@ fn a_directory_that_hangs_costs_what_has_to_be_written_and_nothing_else() {
     let rig = Rig::new(&[&node, &other]);
     let mut service = rig.start();
     service.join(&node, DISK, "worker-1").unwrap();
-    let held = rig.directory.writer().unwrap();
-    rig.directory.write_reference(&reference("2.0.0", IMAGE_2)).unwrap();
+    let mut held = rig.directory.writer().unwrap();
+    held.write_reference(&reference("2.0.0", IMAGE_2)).unwrap();
     health_until(&service, |_, body| body.contains("attestation is stale: the directory has not been read for"));
     assert!(service.page("/metrics").0.contains("200"));
     service.rejoin(&node, DISK).unwrap();
@@ -62,8 +62,8 @@ fn a_directory_that_hangs_costs_what_has_to_be_written_and_nothing_else() {
     service.next_line(&["Configuration reloaded", "attestation"]);
     health_until(&service, |status, _| status.contains("200"));
     assert_eq!(service.rejoin(&node.rebooted(IMAGE_2), DISK).unwrap().epoch, 1);
-    let _held = rig.directory.writer().unwrap();
-    rig.directory.write_reference(&reference("3.0.0", IMAGE_2)).unwrap();
+    let mut held = rig.directory.writer().unwrap();
+    held.write_reference(&reference("3.0.0", IMAGE_2)).unwrap();
     health_until(&service, |_, body| body.contains("attestation is stale: the directory has not been read for"));
     let (status, log) = service.stop();
     assert_eq!(status.code(), Some(0), "{log}");
@@ -108,7 +108,7 @@ fn a_record_that_could_not_be_written_is_no_good_health() {
     let rig = Rig::new(&[&node]);
     let service = rig.start();
     // In the way of the file that the record is written to before it gets its name.
-    let obstacle = rig.path(&format!("cluster/nodes/.new-{}-{}.json", service.process.id(), node.ek()));
+    let obstacle = rig.path(&format!("cluster/nodes/.{}.json.new", node.ek()));
     fs::create_dir(&obstacle).unwrap();
     assert_eq!(service.join(&node, DISK, "worker-1").unwrap_err().code(), "record-not-written");
     let (status, body) = service.page("/healthz");

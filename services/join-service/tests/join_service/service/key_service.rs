@@ -231,7 +231,7 @@ fn a_rotated_master_secret_still_opens_old_disks() {
     let before = service.join(&node, DISK, "worker-1").unwrap().take_state_disk_key();
     service.stop();
     let file = rig.path("master.json");
-    MasterSecret::load(&file).unwrap().rotated().unwrap().replace(&file).unwrap();
+    MasterSecret::rotate(&file).unwrap();
     let service = rig.start();
     assert_eq!(service.rejoin(&node, DISK).unwrap().take_state_disk_key(), before);
     let next = "0a0a0a0a-0000-4000-8000-000000000002";
