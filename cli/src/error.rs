@@ -76,8 +76,12 @@ impl CommandError {
 /// Secret files, random numbers, keys: the remedies of that crate say more than the command's.
 impl From<KeyError> for CommandError {
     fn from(error: KeyError) -> Self {
-        let exit = if matches!(error, KeyError::File(_)) { Exit::Usage } else { Exit::Failed };
-        Self::new(exit, CommandCode::SecretUnusable, error.to_string()).fix(error.code().remedy())
+        let (exit, code) = match &error {
+            KeyError::File(_) => (Exit::Usage, CommandCode::SecretUnusable.into()),
+            KeyError::OtherCluster(_) => (Exit::Usage, ErrorCode::from(error.code())),
+            _ => (Exit::Failed, CommandCode::SecretUnusable.into()),
+        };
+        Self::new(exit, code, error.to_string()).fix(error.code().remedy())
     }
 }
 

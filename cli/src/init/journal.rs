@@ -145,15 +145,11 @@ impl Journal {
             let what = format!("{shown} holds the cluster {:?}, not {name:?}", self.cluster_name);
             return Err(CommandError::usage(what).fix("use its name, or another directory for another cluster"));
         }
-        let secret = master.measurement_secret(self.key_version).ok();
-        let id =
-            secret.map(|secret| ClusterId::derive(&secret, &self.salt()?).map_err(CommandError::from)).transpose()?;
-        if id != Some(self.cluster_id) {
-            let what = "the master secret is not the one that this cluster was begun with";
-            return Err(CommandError::usage(what)
-                .fix(format!("use that one, or another directory than {shown} for a new cluster")));
-        }
-        Ok(())
+        let proven = self.cluster_id.prove(master, self.key_version.number(), &self.salt()?);
+        proven.map(drop).map_err(|error| {
+            let fix = format!("use the one of this cluster, or another directory than {shown} for a new cluster");
+            CommandError::from(error).fix(fix)
+        })
     }
 
     pub(super) fn salt(&self) -> Result<[u8; 32], CommandError> {

@@ -123,6 +123,13 @@ fn the_key_of_a_disk_is_written_by_an_explicit_word_to_a_private_file() {
     assert_eq!(std::fs::metadata(operator.path("disk.key")).unwrap().permissions().mode() & 0o777, 0o600);
     let piped = support::command::latchkey_bytes(operator.directory(), &word);
     assert_eq!(piped, key);
+    // Another cluster's master secret gives a key, too: one that opens nothing.
+    operator.run(&["secret", "new", "other.json"]).succeeded();
+    let others = ["secret", "disk-key", "--cluster", "plant", "--master-secret", "other.json", "--disk", &disk];
+    let ran =
+        operator.run(&[&others[..], &["--without-its-machine", "--out", "x", "--output", "json"]].concat()).failed(2);
+    assert_eq!(error_code(&ran), "master-secret-of-another-cluster");
+    assert!(!operator.path("x").exists());
     let unknown = latchkey_keys::Uuid::random().unwrap().to_string();
     let others = ["secret", "disk-key", "--cluster", "plant", "--master-secret", "master.json", "--disk", &unknown];
     let ran =
