@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::asked::Asked;
 use crate::clock::now;
-use crate::cluster_dir::ClusterDir;
+use crate::cluster_dir::{ClusterDir, JOURNAL};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
 
-const NAME: &str = "init.json";
 const VERSION: u32 = 1;
 /// Far more than it has.
 const MAX_JOURNAL: usize = 256 * 1024;
@@ -97,7 +96,7 @@ impl Stage {
 impl Journal {
     /// The journal of an earlier run, if there is one.
     pub(super) fn load(directory: &ClusterDir) -> Result<Option<Self>, CommandError> {
-        let path = directory.path(NAME);
+        let path = directory.path(JOURNAL);
         if !path.exists() {
             return Ok(None);
         }
@@ -137,7 +136,7 @@ impl Journal {
         let shown = directory.shown();
         if self.version != VERSION {
             return Err(CommandError::usage(format!(
-                "{shown}/{NAME} has version {}, expected {VERSION}",
+                "{shown}/{JOURNAL} has version {}, expected {VERSION}",
                 self.version
             )));
         }
@@ -155,7 +154,7 @@ impl Journal {
     pub(super) fn salt(&self) -> Result<[u8; 32], CommandError> {
         let mut salt = [0; 32];
         hex::decode_to_slice(&self.measurement_salt, &mut salt)
-            .map_err(|_| CommandError::usage(format!("{NAME}: measurement_salt is not 64 hexadecimal digits")))?;
+            .map_err(|_| CommandError::usage(format!("{JOURNAL}: measurement_salt is not 64 hexadecimal digits")))?;
         Ok(salt)
     }
 
@@ -176,7 +175,7 @@ impl Journal {
 
     fn write(&self, directory: &ClusterDir) -> Result<(), CommandError> {
         let text = serde_json::to_string_pretty(self)
-            .map_err(|error| CommandError::local(CommandCode::JournalUnwritable, NAME).because(error.to_string()))?;
-        files::replace(&directory.path(NAME), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
+            .map_err(|error| CommandError::local(CommandCode::JournalUnwritable, JOURNAL).because(error.to_string()))?;
+        files::replace(&directory.path(JOURNAL), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
     }
 }

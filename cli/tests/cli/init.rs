@@ -477,7 +477,7 @@ fn stop_after(operator: &Operator, node: &FakeNode, what: Happened) {
 
 #[test]
 fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
-    use latchkey_cluster_store::registration::InvitationFile;
+    use latchkey_cluster_store::registration::{InvitationFile, RegistrationStore, Rules};
     let (operator, node) = Operator::with_node();
     std::fs::create_dir(operator.path("enrol")).unwrap();
     let invite = |more: &[&str]| {
@@ -487,6 +487,8 @@ fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
     invite(&["--to", "press-4"]);
     let token = InvitationFile::read(&operator.path("press-4")).unwrap().token().unwrap();
     let ran = operator.init(&node, &["--store", "directory", "--invitation", "press-4"]).succeeded();
+    let chart = "729fe070-5e67-4bc7-94b5-afd75cb42b03".parse().unwrap();
+    RegistrationStore::open(operator.path("enrol")).unwrap().write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
     assert_eq!(node.state().invitation, token.expose());
     let text = std::fs::read_to_string(operator.path("press-4")).unwrap();
     let text = serde_json::from_str::<Value>(&text).unwrap()["token"].as_str().unwrap().to_owned();

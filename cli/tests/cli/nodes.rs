@@ -136,3 +136,32 @@ fn the_key_of_a_disk_is_written_by_an_explicit_word_to_a_private_file() {
         operator.run(&[&others[..], &["--without-its-machine", "--out", "x", "--output", "json"]].concat()).failed(2);
     assert_eq!(error_code(&ran), "disk-not-on-record");
 }
+
+/// A denial there would be said to count, and nobody would hear of it.
+#[test]
+fn a_directory_that_is_no_clusters_is_refused_and_left_as_it_is() {
+    let (operator, first, _) = founded();
+    std::fs::create_dir(operator.path("wrong")).unwrap();
+    let (address, ek, disk) = (first.address(), first.ek().to_string(), first.state().disk.to_string());
+    let disk_key = ["secret", "disk-key", "--master-secret", "master.json", "--disk", &disk, "--without-its-machine"];
+    for command in [
+        &["node", "list"] as &[&str],
+        &["node", "show", &ek],
+        &["node", "admit", &ek],
+        &["node", "deny", &ek],
+        &["node", "allow", &ek],
+        &["node", "remove", &ek],
+        &["status"],
+        &["policy", "install", "policy.json"],
+        &["policy", "accept-firmware", &ek],
+        &["reference", "install", "demo.json"],
+        &["credentials", "admin", "--api-server", "10.0.0.5", "--out", "x"],
+        &["verify", &address],
+        &["recover", &address, "--master-secret", "master.json"],
+        &disk_key,
+    ] {
+        let ran = operator.run(&[command, &["--cluster", "wrong", "--output", "json"]].concat()).failed(6);
+        assert_eq!(error_code(&ran), "cluster-missing", "{command:?}");
+    }
+    assert_eq!(std::fs::read_dir(operator.path("wrong")).unwrap().count(), 0);
+}
