@@ -273,7 +273,7 @@ pub(super) const COMMANDS: &[Command] = &[
             flag("timeout", "TIME", "how long to wait for the node [30s]"),
         ],
         summary: "shows what a node, or kept evidence, proves",
-        about: "Shown are the image, the key that the TPM is known by and why it is trusted, the\nprocessor with its firmware and what the policy demands of it, and when each\ncertificate and list behind that ends. A refusal names the first difference.\n\nEvidence that was kept proves less than a node that answers: what, is printed.\n\nWith --locked the machine must be named, by --ek, by --node, or by a policy that pins\none TPM: evidence of another node of the same cluster is not this one's.",
+        about: "Shown are the image, the key that the TPM is known by and why it is trusted, the\nprocessor with its firmware and what the policy demands of it, and when each\ncertificate and list behind that ends. A refusal names the first difference.\n\nEvidence that was kept proves less than a node that answers: what, is printed.\n\nWith --locked the machine must be named, by --ek, by --node, or by a policy that pins\none TPM: evidence of another node of the same cluster is not this one's. A member\nlistens nowhere: only a cluster's first node does, until `latchkey init` has fetched the\nresult, and init asks it for the same proof before it ends.",
         examples: &[
             "latchkey verify 10.0.0.5 --policy policy.json --reference edge.json",
             "latchkey verify --evidence edge-1.json --policy policy.json --reference edge.json",

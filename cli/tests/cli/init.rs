@@ -417,7 +417,14 @@ fn nothing_listens_there_is_its_own_exit_code() {
         "--output",
         "json",
     ]);
-    assert_eq!(error_code(&ran.failed(5)), "unreachable");
+    let ran = ran.failed(5);
+    assert_eq!(error_code(&ran), "unreachable");
+    assert!(!ran.json()["error"]["fix"].as_str().unwrap().contains("listens nowhere"));
+    // A cluster's member never answers again: that is said, and not to check the address.
+    let (id, ek) = ("ab".repeat(32), "cd".repeat(32));
+    let locked = ["verify", &address, "--policy", "policy.json", "--reference", "demo.json", "--timeout", "8"];
+    let ran = operator.run(&[&locked[..], &["--locked", &id, "--ek", &ek, "--output", "json"]].concat()).failed(5);
+    assert!(ran.json()["error"]["fix"].as_str().unwrap().contains("a member listens nowhere"), "{ran:?}");
 }
 
 #[test]
