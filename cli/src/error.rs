@@ -67,6 +67,13 @@ impl CommandError {
         Self { fix: Some(printable(fix.as_ref())), ..self }
     }
 
+    /// Where to read about the arguments that are wrong, if nothing says more.
+    #[must_use]
+    pub(crate) fn of_command(self, command: &str) -> Self {
+        let nothing_said = self.fix.is_none() && self.code == ErrorCode::from(CommandCode::Usage);
+        if nothing_said { self.fix(format!("see `latchkey {command} --help`")) } else { self }
+    }
+
     /// One sentence that says what to do.
     pub(crate) fn remedy(&self) -> &str {
         self.fix.as_deref().unwrap_or_else(|| self.code.remedy())

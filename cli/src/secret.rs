@@ -39,7 +39,7 @@ impl Report for NewSecretReport {
 /// Adds a version to a master secret's file.
 pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("FILE is missing"))?;
-    let before = MasterSecret::load(path)?;
+    let before = files::load_master_secret(path)?;
     let earlier_versions = before.versions().collect();
     let rotated = before.rotated()?;
     rotated.replace(path)?;
