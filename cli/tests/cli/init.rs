@@ -460,6 +460,7 @@ fn a_disk_is_recovered_with_its_master_secret_and_with_no_other() {
     let wrong = operator.recover(&node, "fork.json", &["--output", "json"]).failed(4);
     assert_eq!(error_code(&wrong), "disk-wrong-key");
     assert_eq!(wrong.json()["error"]["fix"], "use the master secret of the cluster that this disk belongs to");
+    std::fs::write(&record, kept).unwrap();
     let right = operator.recover(&node, "master.json", &["--output", "json"]).succeeded().json();
     assert_eq!(right["cluster_id"], cluster(&operator, "plant")["cluster_id"]);
 }
@@ -467,7 +468,6 @@ fn a_disk_is_recovered_with_its_master_secret_and_with_no_other() {
 #[test]
 fn a_fresh_node_is_not_recovered() {
     let (operator, node) = Operator::with_node();
-    std::fs::write(&record, kept).unwrap();
     operator.init(&node, &[]).succeeded();
     node.restart(Stage::Fresh);
     let ran = operator.recover(&node, "master.json", &["--output", "json"]).failed(4);
@@ -487,6 +487,8 @@ fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
     use latchkey_cluster_store::registration::{InvitationFile, RegistrationStore, Rules};
     let (operator, node) = Operator::with_node();
     std::fs::create_dir(operator.path("enrol")).unwrap();
+    let chart = "729fe070-5e67-4bc7-94b5-afd75cb42b03".parse().unwrap();
+    RegistrationStore::open(operator.path("enrol")).unwrap().write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
     let invite = |more: &[&str]| {
         let words = [&["cluster", "invite", "Press_4", "--directory", "enrol"][..], more].concat();
         operator.run(&words).succeeded();
@@ -494,8 +496,6 @@ fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
     invite(&["--to", "press-4"]);
     let token = InvitationFile::read(&operator.path("press-4")).unwrap().token().unwrap();
     let ran = operator.init(&node, &["--store", "directory", "--invitation", "press-4"]).succeeded();
-    let chart = "729fe070-5e67-4bc7-94b5-afd75cb42b03".parse().unwrap();
-    RegistrationStore::open(operator.path("enrol")).unwrap().write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
     assert_eq!(node.state().invitation, token.expose());
     let text = std::fs::read_to_string(operator.path("press-4")).unwrap();
     let text = serde_json::from_str::<Value>(&text).unwrap()["token"].as_str().unwrap().to_owned();
@@ -509,4 +509,20 @@ fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
     let ran = operator.init(&node, &["--invitation", "old"]).failed(2);
     assert!(ran.err.contains("latchkey cluster invite"), "{}", ran.err);
     assert!(!operator.path("plant").exists(), "a command that is wrong makes no directory");
+}
+
+#[test]
+fn an_init_says_at_once_that_nobody_answers_and_goes_on_trying() {
+    let (operator, node) = Operator::with_node();
+    let nobody = latchkey_test_support::Port::reserve();
+    let (address, ek) = (nobody.address().to_string(), node.ek().to_string());
+    let init =
+        ["init", &address, "--name", "plant", "--cluster", "plant", "--master-secret", "master.json", "--ek", &ek];
+    let files =
+        ["--policy", "policy.json", "--reference", "demo.json", "--init-secret", "init.secret", "--timeout", "8"];
+    let ran = operator.run(&[&init[..], &files].concat()).failed(5);
+    let said = |text: &str| ran.err.find(text).unwrap_or_else(|| panic!("{text}: {}", ran.err));
+    assert!(said(&format!("connecting to {address}")) < said("no answer"), "{}", ran.err);
+    assert!(said("tried again until it answers") < said("tried for 8 s"), "{}", ran.err);
+    assert_eq!(ran.err.matches("tried again until it answers").count(), 1, "{}", ran.err);
 }

@@ -165,3 +165,43 @@ fn a_directory_that_is_no_clusters_is_refused_and_left_as_it_is() {
     }
     assert_eq!(std::fs::read_dir(operator.path("wrong")).unwrap().count(), 0);
 }
+
+/// A line among others is overlooked, and a script sees none.
+#[test]
+fn a_record_that_cannot_be_read_is_an_exit_code_and_the_others_are_shown() {
+    let (operator, _, _) = founded();
+    let commands = [["node", "list", "--cluster", "plant"].as_slice(), &["status", "--cluster", "plant"]];
+    for command in commands {
+        operator.run(command).succeeded();
+    }
+    std::fs::write(operator.path(&format!("plant/nodes/{}.json", "ab".repeat(32))), "{").unwrap();
+    for command in commands {
+        let ran = operator.run(command).failed(7);
+        assert!(ran.out.contains("edge-1") && ran.err.contains(&"ab".repeat(32)), "{} {}", ran.out, ran.err);
+    }
+    std::fs::remove_file(operator.path(&format!("plant/nodes/{}.json", "ab".repeat(32)))).unwrap();
+    // A file that is no digest denies nobody, though somebody meant it to.
+    std::fs::write(operator.path("plant/denied/AB12"), "").unwrap();
+    for command in commands {
+        let ran = operator.run(command).failed(7);
+        assert!(ran.err.contains("AB12"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn the_status_of_a_directory_has_the_machines_that_wait_and_those_that_are_denied() {
+    let (operator, first, store) = founded();
+    let other = FakeNode::start(&operator.init_secret());
+    let pending = PendingRecord::new(other.ek(), "edge-\u{1b}[2J9", None, other.state().disk, 1_800_000_000);
+    store.writer().unwrap().hold(&pending).unwrap();
+    let status = operator.run(&["status", "--cluster", "plant"]).succeeded().out;
+    let admit = format!("waits: `latchkey node admit {}`", other.ek());
+    assert!(status.contains(&admit) && !status.contains('\u{1b}'), "{status}");
+    let json = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
+    assert_eq!(json["held"][0]["ek_sha256"], other.ek().to_string());
+    for denied in [other.ek(), first.ek()] {
+        node(&operator, &["deny", &denied.to_string()]).succeeded();
+    }
+    let status = operator.run(&["status", "--cluster", "plant"]).succeeded().out;
+    assert!(status.contains("denied") && !status.contains("waits"), "{status}");
+}
