@@ -205,3 +205,25 @@ fn the_status_of_a_directory_has_the_machines_that_wait_and_those_that_are_denie
     let status = operator.run(&["status", "--cluster", "plant"]).succeeded().out;
     assert!(status.contains("denied") && !status.contains("waits"), "{status}");
 }
+
+#[test]
+fn the_first_digits_of_a_known_digest_name_its_machine_where_no_other_begins_so() {
+    let (operator, first, store) = founded();
+    let hold = |digits: &str| {
+        let ek = latchkey_attestation::EkDigest::from_hex(&format!("{digits:0<64}")).unwrap();
+        let pending = PendingRecord::new(ek, "edge-9", None, first.state().disk, 1_800_000_000);
+        store.writer().unwrap().hold(&pending).unwrap();
+        ek.to_string()
+    };
+    let (one, other) = (hold("aaaaaaaa11"), hold("aaaaaaaa22"));
+    let whole = first.ek().to_string();
+    assert_eq!(node(&operator, &["show", &whole[..8].to_uppercase()]).succeeded().json()["ek_sha256"], whole);
+    let several = node(&operator, &["admit", "aaaaaaaa"]).failed(2);
+    assert_eq!(error_code(&several), "usage");
+    assert!(several.out.contains(&one) && several.out.contains(&other), "{}", several.out);
+    assert_eq!(node(&operator, &["admit", "aaaaaaaa2"]).succeeded().json()["ek_sha256"], other);
+    // Of a machine that nobody knows only the whole digest will do, and too few digits name none.
+    assert_eq!(error_code(&node(&operator, &["deny", &"bb".repeat(8)]).failed(2)), "usage");
+    assert_eq!(error_code(&node(&operator, &["deny", &whole[..7]]).failed(2)), "usage");
+    node(&operator, &["deny", &"bb".repeat(32)]).succeeded();
+}
