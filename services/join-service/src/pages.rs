@@ -55,6 +55,7 @@ impl Admin for Pages {
             records_busy: self.store.busy(),
             records_usable: self.store.problem().is_none(),
             denied: snapshot.denials.iter().count(),
+            held: self.store.held(),
             initialised: snapshot.own.cluster.is_some(),
             followed: self.current.followed(),
             behind: self.current.behind(),
