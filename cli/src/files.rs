@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::mistaken::Kind;
 
 /// Who may read a new file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ impl Readers {
 
 /// What stands for standard input where a file is read.
 const STANDARD_INPUT: &str = "-";
+/// The largest file that is looked at for what it is: a manifest.
+const MAX_MISTAKEN: usize = 1024 * 1024;
 /// Whether it was read: there is no second reading of it.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -74,9 +77,18 @@ pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, CommandError> {
 /// Reads the master secret: from a file that only its owner can read, or from standard input if `path` is `-`.
 pub(crate) fn read_master_secret(path: &Path) -> Result<MasterSecret, CommandError> {
     if !is_standard_input(path) {
-        return Ok(MasterSecret::load(path)?);
+        return load_master_secret(path);
     }
     Ok(MasterSecret::from_text(&read_secret(path, MasterSecret::MAX_FILE_SIZE)?, path)?)
+}
+
+/// Reads the master secret from a file that only its owner can read. What is another file is said to be that, before who may read it.
+pub(crate) fn load_master_secret(path: &Path) -> Result<MasterSecret, CommandError> {
+    MasterSecret::load(path).map_err(|error| {
+        let file = if path.is_file() { read(path, MAX_MISTAKEN).unwrap_or_default() } else { Vec::new() };
+        let file = Zeroizing::new(file);
+        Kind::MasterSecret.expected(error.into(), &file, path)
+    })
 }
 
 /// Reads a secret: from a file that only its owner can read, or from standard input if `path` is `-`. One line break at

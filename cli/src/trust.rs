@@ -20,6 +20,7 @@ use crate::collateral;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::mistaken::Kind;
 
 /// As large as the reader of either takes.
 const MAX_FILE: usize = 1024 * 1024;
@@ -157,7 +158,8 @@ pub(crate) fn authentic(
     manifest: Vec<u8>,
     signature: Option<Vec<u8>>,
 ) -> Result<AuthenticManifest, CommandError> {
-    ManifestFile::new(manifest, signature).under(policy).map_err(|refusal| unusable(path, &refusal))
+    let file = ManifestFile::new(manifest.clone(), signature);
+    file.under(policy).map_err(|refusal| Kind::Manifest.expected(unusable(path, &refusal), &manifest, path))
 }
 
 pub(crate) fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result<Arc<References>, CommandError> {
@@ -169,7 +171,8 @@ pub(crate) fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result
 /// Reads a policy, and returns the file's content with it.
 pub(crate) fn load_policy(path: &Path) -> Result<(Vec<u8>, Policy), CommandError> {
     let file = files::read(path, MAX_FILE)?;
-    let policy = Policy::from_json(&file).map_err(|refusal| unusable(path, &refusal))?;
+    let policy = Policy::from_json(&file);
+    let policy = policy.map_err(|refusal| Kind::Policy.expected(unusable(path, &refusal), &file, path))?;
     Ok((file, policy))
 }
 

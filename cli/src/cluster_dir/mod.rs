@@ -28,6 +28,9 @@ use crate::store_error::unusable;
 /// records while an init waits.
 const HELD: &str = "init.lock";
 
+/// How far `latchkey init` has come there.
+pub(crate) const JOURNAL: &str = "init.json";
+
 /// Stands there if the cluster's records and documents are elsewhere.
 pub(crate) const STORE: &str = "store.json";
 
@@ -38,21 +41,30 @@ pub(crate) struct ClusterDir(ClusterStore);
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
 
+/// What makes a directory a cluster's: `latchkey init` writes the first before it asks the machine, the second once that is locked.
+const OF_A_CLUSTER: [&str; 2] = [JOURNAL, "cluster.json"];
+
 impl ClusterDir {
-    /// The directory at `path`, which must exist.
+    /// The directory of a cluster at `path`. In any other one nothing is read, and nothing is left behind: what is asked of a
+    /// machine there would be done, and heard by nobody.
     pub(crate) fn open(path: &Path) -> Result<Self, CommandError> {
+        let missing = |code, what| {
+            let failure = CommandError::new(Exit::Missing, code, what);
+            Err(failure.fix("name the directory that `latchkey init` was given"))
+        };
         if !path.is_dir() {
-            let what = format!("there is no directory {}", path.display());
-            let failure = CommandError::new(Exit::Missing, CommandCode::DirectoryMissing, what);
-            return Err(failure.fix("name the directory that `latchkey init` was given"));
+            return missing(CommandCode::DirectoryMissing, format!("there is no directory {}", path.display()));
+        }
+        if !OF_A_CLUSTER.iter().any(|name| path.join(name).exists()) {
+            return missing(CommandCode::ClusterMissing, format!("{} is no cluster's directory", path.display()));
         }
         as_owner_of(path, || ClusterStore::open(path).map(Self).map_err(unusable))
     }
 
-    /// The directory at `path`, made if it is missing.
+    /// The directory at `path`, made if it is missing; for `latchkey init` alone, which makes it a cluster's.
     pub(crate) fn make(path: &Path) -> Result<Self, CommandError> {
         files::make_directory(path)?;
-        Self::open(path)
+        ClusterStore::open(path).map(Self).map_err(unusable)
     }
 
     /// Does what concerns its files.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::StoreError;
 use latchkey_cluster_store::registration::{
-    Admitted, Held, Invitation, InvitationFile, InvitationHash, InvitationToken, RegistrationStore, Wanted,
+    Admitted, Held, Invitation, InvitationFile, InvitationHash, InvitationToken, RULES, RegistrationStore, Wanted,
 };
 use latchkey_factory_plus::{ClusterName, Uuid};
 use serde::Serialize;
@@ -30,9 +30,10 @@ const SHORTEST_REFERENCE: usize = 8;
 
 fn directory(arguments: &Arguments) -> Result<RegistrationStore, CommandError> {
     let path = arguments.required_path("directory")?;
-    if !path.is_dir() {
-        let failure =
-            CommandError::local(CommandCode::DirectoryUnusable, format!("{} is no directory", path.display()));
+    // Nobody would hear of what is said elsewhere. The service starts without its rules as little.
+    if !path.join(RULES).exists() {
+        let what = format!("{} is no enrol service's directory: it has no {RULES}", path.display());
+        let failure = CommandError::new(Exit::Missing, CommandCode::DirectoryUnusable, what);
         return Err(failure.fix("name the directory that `directory` of the enrol service's configuration names"));
     }
     as_owner_of(path, || RegistrationStore::open(path).map_err(unusable))

@@ -59,6 +59,7 @@ impl Admin for Pages {
             unheard: self.denials.age(),
             released_unheard: self.denials.released_unheard(),
             denied: snapshot.denials.iter().count(),
+            held: self.store.held(),
             initialised: snapshot.own.cluster.is_some(),
             followed: self.current.followed(),
             behind: self.current.behind(),

@@ -100,7 +100,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     let (metrics, last_key_error) = (Arc::new(Metrics::new()), Arc::new(LastKeyError::default()));
     let (look, looks) = watch::looks();
     let denials = DenialCheck::new(Arc::clone(&current), back_end.api_server().cloned().zip(config.unheard()));
-    let credentials = Arc::new(Credentials::new(file, config, secrets, look));
+    let credentials = Arc::new(Credentials::new(file, config, secrets, Arc::clone(&current), look));
     let service = JoinService::new(
         (Arc::clone(&current), denials.clone()),
         (Arc::clone(&store), Tokens::new(&back_end, Arc::clone(&store))),

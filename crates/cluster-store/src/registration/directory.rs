@@ -8,7 +8,8 @@ use latchkey_attestation::EkDigest;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const RULES: &str = "registration.json";
+/// The file of the rules, without which a directory is no enrol service's.
+pub const RULES: &str = "registration.json";
 const INVITATIONS: &str = "invitations";
 const HELD: &str = "held";
 const ADMITTED: &str = "admitted";

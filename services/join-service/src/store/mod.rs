@@ -101,6 +101,11 @@ impl Store {
         self.records.condition().longest_busy().unwrap_or_default()
     }
 
+    /// How many machines wait for the operator, where that is known. Waits for nothing.
+    pub(crate) fn held(&self) -> Option<usize> {
+        self.records.held()
+    }
+
     /// Has shown what a machine proved that was let in. Waits for nothing.
     pub(crate) fn show_status(&self, ek: EkDigest, status: NodeStatus) {
         self.records.store.show_status(ek, status);
@@ -139,11 +144,12 @@ impl Store {
     pub(crate) async fn hold(&self, ek: EkDigest, ask: &JoinAsk) {
         let pending = PendingRecord::new(ek, &ask.name, ask.role, ask.disk, self.now().unix);
         let written = self.in_time(move |records| {
-            let mut turn = records.turn()?;
-            turn.hold(&pending).map_err(|error| {
+            let written = records.turn()?.hold(&pending).map_err(|error| {
                 tracing::error!(%error, "A machine that waits for the operator could not be written down");
                 Refusal::RecordNotWritten
-            })
+            });
+            records.count_held();
+            written
         });
         // What fails is told above, or by who did not get to it in time.
         let _ = written.await;

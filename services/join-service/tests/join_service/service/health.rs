@@ -144,3 +144,33 @@ fn a_policy_that_stays_broken_is_no_good_health_after_the_configured_time() {
     assert_eq!(service.page("/healthz").1, "ok\n");
     assert_eq!(service.metric("config_stale_seconds{part=\"attestation\"}"), 0);
 }
+
+/// An alert that asks for a rate sees nothing of the first event of a series that it begins with.
+#[test]
+fn every_series_is_there_from_the_start_and_admissions_are_machines_that_were_let_in() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let service = rig.start();
+    let page = service.page("/metrics").1;
+    for series in [
+        "latchkey_join_service_requests_total{method=\"join\",outcome=\"role-denied\"} 0",
+        "latchkey_join_service_requests_total{method=\"report\",outcome=\"report-invalid\"} 0",
+        "latchkey_join_service_refusals_total{code=\"image-revoked\"} 0",
+        "latchkey_join_service_certificates_total{signer=\"serving\",outcome=\"approved\"} 0",
+        "latchkey_join_service_admissions_total{method=\"join\"} 0",
+        "latchkey_join_service_handshakes_total 0",
+        "latchkey_join_service_held 0",
+        concat!("latchkey_join_service_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+    ] {
+        assert!(page.lines().any(|line| line == series), "{series}: {page}");
+    }
+    for name in ["process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_start_time_seconds "] {
+        assert!(page.lines().any(|line| line.starts_with(name)), "{name}: {page}");
+    }
+    service.join(&node, DISK, "worker-1").unwrap();
+    // It proved itself as well, and was not let in.
+    service.rejoin(&node, OTHER).unwrap_err();
+    assert_eq!(service.metric("admissions_total{method=\"join\"}"), 1);
+    assert_eq!(service.metric("admissions_total{method=\"rejoin\"}"), 0);
+    assert_eq!(service.metric("handshakes_total"), 2);
+}
