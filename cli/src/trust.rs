@@ -129,7 +129,7 @@ impl Trust {
         let mut parsed = Vec::new();
         for path in references {
             let (manifest, signature) = Self::manifest_file(path)?;
-            let authentic = authentic(path, &policy, manifest.clone(), signature.clone())?;
+            let authentic = authentic(path, &policy, manifest, signature.clone())?;
             manifests.push(Found { name: authentic.values().name().to_string(), manifest, signature });
             parsed.push(authentic);
         }
@@ -155,11 +155,11 @@ pub(crate) fn signature_beside(manifest: &Path) -> Result<Option<Vec<u8>>, Comma
 pub(crate) fn authentic(
     path: &Path,
     policy: &Policy,
-    manifest: Vec<u8>,
+    manifest: &[u8],
     signature: Option<Vec<u8>>,
 ) -> Result<AuthenticManifest, CommandError> {
-    let file = ManifestFile::new(manifest.clone(), signature);
-    file.under(policy).map_err(|refusal| Kind::Manifest.expected(unusable(path, &refusal), &manifest, path))
+    let file = ManifestFile::new(manifest.to_vec(), signature);
+    file.under(policy).map_err(|refusal| Kind::Manifest.expected(unusable(path, &refusal), manifest, path))
 }
 
 pub(crate) fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result<Arc<References>, CommandError> {

@@ -109,7 +109,9 @@ impl Freshness {
             }
             let why = match heard {
                 None => format!("the directory has not been read for {} s", unseen.as_secs()),
-                Some(_) => format!("the API server has told nothing that counts for {} s", unheard.max(unseen).as_secs()),
+                Some(_) => {
+                    format!("the API server has told nothing that counts for {} s", unheard.max(unseen).as_secs())
+                }
             };
             (unseen >= HANGS).then_some(Behind { part: name, age: unseen, why })
         };

@@ -36,7 +36,7 @@ pub fn names_of_pem(pem: &str) -> Option<Names> {
     names_of_der(&der_of_pem(pem)?)
 }
 
-/// The key of the first certificate of a PEM, as SubjectPublicKeyInfo in DER; `None` if it cannot be read.
+/// The key of the first certificate of a PEM, as `SubjectPublicKeyInfo` in DER; `None` if it cannot be read.
 pub fn key_of_pem(pem: &str) -> Option<Vec<u8>> {
     key_of_der(&der_of_pem(pem)?)
 }

@@ -112,7 +112,9 @@ fn code_of(error: &kube::Error) -> ApiCode {
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::LinesCodecMaxLineLengthExceeded => {
             ApiCode::AnswerUnusable
         }
-        error if sources(error).any(|source| matches!(source.downcast_ref(), Some(AnswerError::Late))) => ApiCode::TooSlow,
+        error if sources(error).any(|source| matches!(source.downcast_ref(), Some(AnswerError::Late))) => {
+            ApiCode::TooSlow
+        }
         // It began: what breaks then is the network, or our own bound on it.
         error if is_half_an_answer(error) => ApiCode::AnswerUnusable,
         _ => ApiCode::Unreachable,

@@ -162,7 +162,8 @@ impl Cache {
         }
         let before = std::mem::replace(&mut self.machines, listed);
         let is_new = |ek: &EkDigest| before.get(ek).and_then(Machine::recorded).is_none();
-        let is_other = |(ek, known): &(EkDigest, Machine)| known.recorded() != self.get(ek).map(|known| &known.recorded);
+        let is_other =
+            |(ek, known): &(EkDigest, Machine)| known.recorded() != self.get(ek).map(|known| &known.recorded);
         let others_are_new = self.machines.keys().any(is_new);
         let others: Vec<(EkDigest, Machine)> = before.into_iter().filter(is_other).collect();
         // The watch has told of most of it.

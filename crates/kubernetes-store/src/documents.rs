@@ -12,8 +12,8 @@ use latchkey_cluster_store::objects::{
     REVISIONS_MAP,
 };
 use latchkey_cluster_store::{
-    ClusterFile, ClusterMaterial, ContentError, Denials, Documents, Enrolment, Heard, KubernetesFile, MAX_CONFIG, MAX_PENDING,
-    Part, PendingRecord, Revisions, StoreError,
+    ClusterFile, ClusterMaterial, ContentError, Denials, Documents, Enrolment, Heard, KubernetesFile, MAX_CONFIG,
+    MAX_PENDING, Part, PendingRecord, Revisions, StoreError,
 };
 use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;

@@ -182,7 +182,11 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
         page.labelled("record_damaged", "file", file, 1);
     }
     if let Some(unheard) = gauges.unheard {
-        page.family("unheard_seconds", "gauge", "For how long nothing complete was heard of what the cluster decides by");
+        page.family(
+            "unheard_seconds",
+            "gauge",
+            "For how long nothing complete was heard of what the cluster decides by",
+        );
         page.line("unheard_seconds", "", unheard.as_secs());
         page.family(
             "rejoins_unheard_total",

@@ -109,12 +109,10 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         Arc::clone(&last_key_error),
     );
     let approvals = back_end.api_server().map(|api| (Arc::clone(api), Arc::new(Pulse::new())));
-    let approving = approvals
-        .clone()
-        .map(|(api, pulse)| {
-            let known = (Arc::clone(&current), denials.clone());
-            approver::run(api, Arc::clone(&store), known, Arc::clone(&metrics), pulse)
-        });
+    let approving = approvals.clone().map(|(api, pulse)| {
+        let known = (Arc::clone(&current), denials.clone());
+        approver::run(api, Arc::clone(&store), known, Arc::clone(&metrics), pulse)
+    });
     let table = ConnectionTable::new(limits.of_connections());
     let reloads = Reloads::of(Arc::clone(&credentials) as _);
     let shared = Arc::new(Shared {

@@ -40,7 +40,7 @@ impl<'a> PemSection<'a> {
     pub fn all(file: &'a [u8]) -> Result<Vec<Self>, PemError> {
         let text = str::from_utf8(file).map_err(|error| {
             let before = file.get(..error.valid_up_to()).unwrap_or_default();
-            PemError { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, why: "bytes that are no text" }
+            PemError { line: before.split(|byte| *byte == b'\n').count(), why: "bytes that are no text" }
         })?;
         let (mut found, mut open, mut at) = (Vec::new(), None::<Open<'_>>, 0);
         for (index, whole) in text.split_inclusive('\n').enumerate() {

@@ -1,5 +1,5 @@
-//! Certificate policies that are marked critical (RFC 5280, section 4.2.1.4), as STMicroelectronics' and Intel's authorities for TPMs have
-//! them.
+//! Certificate policies that are marked critical (RFC 5280, section 4.2.1.4), as `STMicroelectronics`' and Intel's
+//! authorities for TPMs have them.
 //!
 //! No policy is demanded of a path here (`initial-policy-set` of section 6.1.1 is any-policy, `initial-explicit-policy` is not set), so every
 //! set of policies is good: the extension has to be understood, and decides nothing. What may demand one, `policyConstraints`, is critical

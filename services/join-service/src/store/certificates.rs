@@ -26,11 +26,7 @@ pub(crate) enum Outcome {
 
 impl Store {
     /// Uses the ticket of the token that asks. An approval stands on record when this returns.
-    pub(crate) async fn certify_client(
-        &self,
-        ask: ClientAsk,
-        denials: DenialCheck,
-    ) -> Result<Certified, Refusal> {
+    pub(crate) async fn certify_client(&self, ask: ClientAsk, denials: DenialCheck) -> Result<Certified, Refusal> {
         self.in_time(move |records| records.certify_client(&ask, &denials)).await
     }
 
@@ -91,7 +87,9 @@ impl Records {
                     state.commit_kept(recorded);
                 }
                 Ok(match decided {
-                    Ok((claim, not_denied)) => outcome(claim.stands(state.used_by(&ek).unwrap_or_default()), not_denied),
+                    Ok((claim, not_denied)) => {
+                        outcome(claim.stands(state.used_by(&ek).unwrap_or_default()), not_denied)
+                    }
                     Err(refusal) => Outcome::Decided(Err(refusal)),
                 })
             },

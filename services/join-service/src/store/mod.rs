@@ -10,8 +10,8 @@ mod news;
 mod records;
 
 use crate::decision::{Admitted, Ask, ControlPlaneTurn, Grant, JoinAsk, Now, Refusal, ReportAsk, Rules, State};
-pub(crate) use certificates::{Certified, Outcome};
 use crate::denials::DenialCheck;
+pub(crate) use certificates::{Certified, Outcome};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
     BootSeen, DiskRelease, NodeStatus, NotDenied, PendingRecord, RecordStore, Recorded, RefusedMachine, ReleaseRefusal,

@@ -61,7 +61,10 @@ fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {
     let mut state = State::default();
     let late = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
     let _second = state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(600)).unwrap();
-    assert_eq!(state.conclude(&given(&rules), &late, &not_denied(late.ek()), (1, None), now(601)).unwrap_err(), Refusal::LeaseHeld);
+    assert_eq!(
+        state.conclude(&given(&rules), &late, &not_denied(late.ek()), (1, None), now(601)).unwrap_err(),
+        Refusal::LeaseHeld
+    );
     state.abandon(late);
     assert!(state.is_leased(now(601)), "the second one's lease is its own");
 }
@@ -94,7 +97,9 @@ fn who_became_a_worker_meanwhile_gets_nothing_of_a_control_plane_s_turn() {
     let mut state = State::default();
     let admitted =
         state.admit(&given(&Enrolment::workers_and([ek(0)])), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let refusal = state.conclude(&given(&Enrolment::workers_and([])), &admitted, &not_denied(admitted.ek()), (1, None), now(1)).unwrap_err();
+    let refusal = state
+        .conclude(&given(&Enrolment::workers_and([])), &admitted, &not_denied(admitted.ek()), (1, None), now(1))
+        .unwrap_err();
     assert_eq!(refusal, Refusal::RoleDenied);
 }
 

@@ -22,7 +22,8 @@ fn joined_by(rules: &Enrolment, state: &mut State, number: u8, token: &str, at: 
     let seen = BootSeen { boot: boot(u32::try_from(at).unwrap()), ..BootSeen::default() };
     let admitted = state.admit(&given(rules), ek(number), join(number), seen, now(at)).unwrap();
     let ticket = TicketRecord::new(token, now(at).unix + 900);
-    let plan = state.conclude(&given(rules), &admitted, &not_denied(admitted.ek()), (1, Some(&ticket)), now(at)).unwrap();
+    let plan =
+        state.conclude(&given(rules), &admitted, &not_denied(admitted.ek()), (1, Some(&ticket)), now(at)).unwrap();
     state.commit(&admitted, plan.record.map(Recorded::fake), now(at));
 }
 

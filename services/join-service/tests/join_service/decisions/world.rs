@@ -177,7 +177,9 @@ impl World {
     fn keys(&mut self, at: usize) {
         let (ek, disk, leases, seen, admitted) = self.under_way.remove(at);
         let version = admitted.key_version().max(1);
-        let Ok(plan) = self.state.conclude(&given(&self.rules), &admitted, &not_denied(admitted.ek()), (version, None), self.now) else {
+        let Ok(plan) =
+            self.state.conclude(&given(&self.rules), &admitted, &not_denied(admitted.ek()), (version, None), self.now)
+        else {
             return self.state.abandon(admitted);
         };
         self.check_role(ek, plan.grant.role, leases);

@@ -35,7 +35,10 @@ fn an_unusable_configuration_or_directory_ends_with_2_and_names_the_fix() {
         (|rig| fs::set_permissions(rig.path("identity.key"), Permissions::from_mode(0o644)).unwrap(), "chmod"),
         (|rig| fs::set_permissions(rig.path("master.json"), Permissions::from_mode(0o644)).unwrap(), "chmod"),
         (
-            |rig| MasterSecret::random().unwrap().replace(&rig.path("master.json")).unwrap(),
+            |rig| {
+                fs::remove_file(rig.path("master.json")).unwrap();
+                MasterSecret::random().unwrap().write_new(&rig.path("master.json")).unwrap();
+            },
             "master.json: the master secret is not the one of the cluster",
         ),
         (|rig| fs::remove_file(rig.path("cluster/policy.json")).unwrap(), "policy.json"),
