@@ -129,7 +129,7 @@ impl Trust {
         let mut parsed = Vec::new();
         for path in references {
             let (manifest, signature) = Self::manifest_file(path)?;
-            let authentic = authentic(path, &policy, manifest, signature.clone())?;
+            let authentic = authentic(path, &policy, &manifest, signature.clone())?;
             manifests.push(Found { name: authentic.values().name().to_string(), manifest, signature });
             parsed.push(authentic);
         }

@@ -84,7 +84,7 @@ impl Documents for ClusterDir {
         let (manifest, signature) = Trust::manifest_file(path)?;
         self.as_owner(|| {
             let policy = self.0.policy().map_err(unusable)?;
-            let revision = trust::authentic(path, &policy, manifest, signature.clone())?;
+            let revision = trust::authentic(path, &policy, &manifest, signature.clone())?;
             // Another installation may be under way: what is looked at from here on stays until this one is remembered.
             let mut writer = self.0.writer().map_err(unusable)?;
             let in_force = self.0.manifests(&policy).map_err(unusable)?;
