@@ -173,7 +173,7 @@ fn critical_policies(policies: &[(&[u8], &[&[u8]])]) -> CustomExtension {
     extension
 }
 
-/// STMicroelectronics' authorities have anyPolicy with a practice statement, Intel's a policy of its own.
+/// `STMicroelectronics`' authorities have anyPolicy with a practice statement, Intel's a policy of its own.
 const ANY_POLICY: &[u8] = &[0x55, 0x1d, 0x20, 0x00];
 const OF_INTEL: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 0x01, 0x05, 0x02, 0x01];
 const PRACTICE_STATEMENT: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x02, 0x01];
@@ -182,7 +182,8 @@ const USER_NOTICE: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x02, 0x02];
 #[test]
 fn critical_certificate_policies_restrict_nothing_wherever_they_stand_in_the_chain() {
     let (tpm, root) = (booted(1), authority("root"));
-    let sets: [&[(&[u8], &[&[u8]])]; 3] =
+    type Policies<'a> = &'a [(&'a [u8], &'a [&'a [u8]])];
+    let sets: [Policies<'_>; 3] =
         [&[(ANY_POLICY, &[PRACTICE_STATEMENT])], &[(OF_INTEL, &[])], &[(OF_INTEL, &[USER_NOTICE]), (ANY_POLICY, &[])]];
     for set in sets {
         let policies = || critical_policies(set);
@@ -242,7 +243,7 @@ fn flipping_any_bit_of_an_authority_with_critical_policies_is_refused() {
 /// Its certificates begin in November 2026.
 const JANUARY_2027: u64 = 1_799_000_000;
 
-/// A chain of the shape that STMicroelectronics' have, made with openssl.
+/// A chain of the shape that `STMicroelectronics`' have, made with openssl.
 #[test]
 fn a_chain_with_critical_policies_that_openssl_made_is_trusted() {
     let [Some(root), Some(between), Some(certificate), Some(without_purpose)] =
@@ -347,18 +348,15 @@ fn a_store_of_makers_authorities_is_held_against_the_rule() {
     for certificate in files("keys") {
         let found = certificate.windows(4).position(|bytes| bytes == [0x03, 0x42, 0x00, 0x04]);
         let template = EkTemplate::P256L2.public();
-        let ek = match found {
-            Some(at) => {
-                let point = EccPoint::from_uncompressed(&certificate[at + 3..at + 68], Curve::P256).unwrap();
-                Public { key: PublicKey::Ecc { curve: Curve::P256, point }, ..template }
-            }
+        let ek = if let Some(at) = found {
+            let point = EccPoint::from_uncompressed(&certificate[at + 3..at + 68], Curve::P256).unwrap();
+            Public { key: PublicKey::Ecc { curve: Curve::P256, point }, ..template }
+        } else {
             // RSAPublicKey of 2048 bits: the modulus stands behind its head.
-            None => {
-                let head = [0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00];
-                let at = certificate.windows(head.len()).position(|bytes| bytes == head).unwrap() + head.len();
-                let modulus = certificate[at..at + 256].to_vec();
-                Public { key: PublicKey::Rsa { bits: 2048, exponent: 0, modulus }, ..EkTemplate::RsaL1.public() }
-            }
+            let head = [0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00];
+            let at = certificate.windows(head.len()).position(|bytes| bytes == head).unwrap() + head.len();
+            let modulus = certificate[at..at + 256].to_vec();
+            Public { key: PublicKey::Rsa { bits: 2048, exponent: 0, modulus }, ..EkTemplate::RsaL1.public() }
         };
         let ak = booted(1).ak_public().marshal();
         let identity = AttesterIdentity::new(ek.marshal(), Some(certificate), Vec::new(), ak).unwrap();

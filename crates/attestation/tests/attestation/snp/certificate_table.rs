@@ -36,7 +36,7 @@ fn table(rows: &[(Vec<u8>, &[u8])]) -> Vec<u8> {
         at += certificate.len();
     }
     table.extend([0; 24]);
-    rows.iter().for_each(|(_, certificate)| table.extend(*certificate));
+    table.extend(rows.iter().flat_map(|(_, certificate)| certificate.iter()));
     table
 }
 
