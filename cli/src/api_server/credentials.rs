@@ -8,7 +8,6 @@ use base64::engine::general_purpose::STANDARD;
 use latchkey_cluster_store::certificate::key_of_pem;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData as _};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::ApiServer;
@@ -30,6 +29,12 @@ const ISSUED: Duration = Duration::from_mins(2);
 /// Requests for certificates, in the API.
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const PAUSE: Duration = Duration::from_millis(250);
+const APPROVED: Approved = Approved {
+    r#type: "Approved",
+    status: "True",
+    reason: "MadeByLatchkey",
+    message: "latchkey made this request, for the join service",
+};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,11 +43,41 @@ struct Request<'a> {
     kind: &'static str,
     metadata: Named<'a>,
     spec: RequestSpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Approval>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Named<'a> {
     name: &'a str,
+    #[serde(flatten)]
+    made: Option<Made>,
+}
+
+/// What was made, as the API server says it: who writes with both writes to that object, as it was then.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Made {
+    uid: String,
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    metadata: Made,
+}
+
+#[derive(Serialize)]
+struct Approval {
+    conditions: [Approved; 1],
+}
+
+#[derive(Serialize)]
+struct Approved {
+    r#type: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: &'static str,
 }
 
 #[derive(Serialize)]
@@ -148,20 +183,24 @@ pub(crate) async fn issue(api: &ApiServer, kubeconfig: &Path) -> Result<(), Comm
     // A name that nobody else's request has.
     let digest = ring::digest::digest(&ring::digest::SHA256, request.as_bytes());
     let name = format!("latchkey-join-service-{}", hex::encode(&digest.as_ref()[..8]));
-    let posted = Request {
+    let mut posted = Request {
         api_version: "certificates.k8s.io/v1",
         kind: "CertificateSigningRequest",
-        metadata: Named { name: &name },
+        metadata: Named { name: &name, made: None },
         spec: RequestSpec {
             request: STANDARD.encode(&request),
             signer_name: SIGNER,
             usages: ["digital signature", "client auth"],
             expiration_seconds: LIFETIME.as_secs(),
         },
+        status: None,
     };
-    let made: Value = api.kubectl().create(&serde_json::to_vec(&posted).unwrap_or_default()).await?;
-    let (ours, approval) = approval_of(made).ok_or_else(|| cannot("the API server did not say what it made".into()))?;
+    let Answer { metadata: made } = api.kubectl().create(&serde_json::to_vec(&posted).unwrap_or_default()).await?;
+    let ours = made.identity().ok_or_else(|| cannot("the API server did not say what it made".into()))?;
     // What was made here, and not what has its name by now.
+    posted.metadata.made = Some(made);
+    posted.status = Some(Approval { conditions: [APPROVED] });
+    let approval = serde_json::to_vec(&posted).unwrap_or_default();
     api.kubectl().put_raw(&format!("{REQUESTS}/{name}/approval"), &approval).await?;
     let certificate = issued(api, &name, &ours).await;
     // Whatever became of it, it is of no more use.
@@ -213,18 +252,11 @@ pub(crate) async fn reached_at(api: &ApiServer) -> Result<String, CommandError> 
     Ok(if has_port { address.to_owned() } else { format!("{address}:443") })
 }
 
-/// Which object was made, and the same with its approval. Both uid and revision must be in it: without them the API server would take
-/// it for any object of the name.
-fn approval_of(mut made: Value) -> Option<(Identity, Vec<u8>)> {
-    let metadata = made.get("metadata")?;
-    let named = |field| metadata.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let (uid, _) = (named("uid")?.to_owned(), named("resourceVersion")?);
-    let condition = json!({
-        "type": "Approved", "status": "True", "reason": "MadeByLatchkey",
-        "message": "latchkey made this request, for the join service",
-    });
-    made.as_object_mut()?.insert("status".to_owned(), json!({ "conditions": [condition] }));
-    Some((Identity { uid }, serde_json::to_vec(&made).ok()?))
+impl Made {
+    /// Which object it is. Without uid or revision the API server would take the approval for any object of the name.
+    fn identity(&self) -> Option<Identity> {
+        (!self.uid.is_empty() && !self.resource_version.is_empty()).then(|| Identity { uid: self.uid.clone() })
+    }
 }
 
 /// The certificate (base64 of PEM), once it is there.
@@ -272,7 +304,7 @@ case "$*" in
 "get --raw /version "*) echo '{"gitVersion":"v1.34.0"}' ;;
 "create "*)
     sed 's/.*"request":"\([^"]*\)".*/\1/' | base64 -d >request.pem
-    echo '{"metadata":{"name":"made","uid":"u-1","resourceVersion":"7"},"spec":{"of":"the request"}}' ;;
+    echo '{"metadata":{"name":"made","uid":"u-1","resourceVersion":"7"}}' ;;
 "replace --raw "*) echo "$3" >path; cat >approved ;;
 "get "*)
     openssl x509 -req -in "$(cat which)" -CA ca.pem -CAkey ca.key -set_serial 1 >certificate.pem 2>/dev/null
@@ -315,13 +347,15 @@ esac
         issued.unwrap();
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
         assert!(read("path").starts_with(&format!("{REQUESTS}/latchkey-join-service-")), "{}", read("path"));
-        let approved: Value = serde_json::from_str(&read("approved")).unwrap();
-        assert_eq!(
-            (&approved["metadata"]["uid"], &approved["metadata"]["resourceVersion"]),
-            (&"u-1".into(), &"7".into())
-        );
-        assert_eq!(approved["spec"]["of"], "the request");
-        assert_eq!(approved["status"]["conditions"][0]["type"], "Approved");
+        let approved = read("approved");
+        for part in [
+            r#""uid":"u-1""#,
+            r#""resourceVersion":"7""#,
+            r#""signerName":"kubernetes.io/kube-apiserver-client""#,
+            r#""status":{"conditions":[{"type":"Approved","status":"True""#,
+        ] {
+            assert!(approved.contains(part), "{part}: {approved}");
+        }
         assert!(read("join-service.conf").contains("10.0.0.1:6443"));
     }
 
@@ -337,10 +371,9 @@ esac
 
     #[test]
     fn an_object_that_does_not_say_which_it_is_is_approved_by_nobody() {
-        for metadata in
-            [json!({"uid": "u-1"}), json!({"resourceVersion": "7"}), json!({"uid": "", "resourceVersion": "7"})]
-        {
-            assert!(approval_of(json!({ "metadata": metadata })).is_none(), "{metadata}");
+        for metadata in [r#"{"uid":"u-1"}"#, r#"{"resourceVersion":"7"}"#, r#"{"uid":"","resourceVersion":"7"}"#] {
+            let made: Option<Made> = serde_json::from_str(metadata).ok();
+            assert!(made.is_none_or(|made| made.identity().is_none()), "{metadata}");
         }
     }
 }
