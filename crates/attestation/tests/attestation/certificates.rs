@@ -181,8 +181,8 @@ const USER_NOTICE: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x02, 0x02];
 
 #[test]
 fn critical_certificate_policies_restrict_nothing_wherever_they_stand_in_the_chain() {
-    let (tpm, root) = (booted(1), authority("root"));
     type Policies<'a> = &'a [(&'a [u8], &'a [&'a [u8]])];
+    let (tpm, root) = (booted(1), authority("root"));
     let sets: [Policies<'_>; 3] =
         [&[(ANY_POLICY, &[PRACTICE_STATEMENT])], &[(OF_INTEL, &[])], &[(OF_INTEL, &[USER_NOTICE]), (ANY_POLICY, &[])]];
     for set in sets {

@@ -229,9 +229,9 @@ fn what_is_missing_over_early_or_revoked_is_named() {
 
 #[test]
 fn a_platform_that_is_too_old_and_a_module_that_is_unknown_are_told_from_a_quote_that_is_not_intel_s() {
+    type Change = fn(&mut [u8; 584]);
     let intel = FakeIntel::default();
     // TEE_TCB_SVN begins the report, MRSIGNERSEAM and SEAMATTRIBUTES stand at 64 and 112.
-    type Change = fn(&mut [u8; 584]);
     let cases: [(Change, ReasonCode); 3] = [
         (|report| report[2] = 1, ReasonCode::TdxTcbTooOld),
         (|report| report[64] = 1, ReasonCode::TdxModuleUnknown),
