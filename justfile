@@ -20,7 +20,7 @@ bench *arguments:
 size:
     ./dev size
 
-# Formatting, clippy, and what may be linked
+# Formatting, scripts, clippy, and what may be linked
 lint:
     ./dev lint
 

@@ -7,13 +7,15 @@ reason_codes! {
     /// Why a command fails on the operator's side.
     pub enum CommandCode {
         /// The arguments are not those of the command.
-        Usage = "usage": "see `latchkey help COMMAND` for the arguments of a command";
+        Usage = "usage": "see --help of the command for its arguments";
         /// A directory that an argument names is not there.
         DirectoryMissing = "directory-missing": "name a directory that exists";
         /// The directory holds no cluster.
         ClusterMissing = "cluster-missing": "begin a cluster with `latchkey init`, or name the directory of one";
         /// The key of the cluster's own certificate authority is not in its directory.
         AuthorityMissing = "authority-missing": "name the directory that `latchkey init --store kubernetes` wrote, or put control-plane.json there";
+        /// A file that an argument names is of another kind than is needed there.
+        OtherKind = "file-of-another-kind": "name the file that is meant";
         /// A file that an argument names cannot be read.
         FileUnreadable = "file-unreadable": "check the path and who may read the file";
         /// A file that is to be made is there already.

@@ -67,6 +67,13 @@ impl CommandError {
         Self { fix: Some(printable(fix.as_ref())), ..self }
     }
 
+    /// Where to read about the arguments that are wrong, if nothing says more.
+    #[must_use]
+    pub(crate) fn of_command(self, command: &str) -> Self {
+        let nothing_said = self.fix.is_none() && self.code == ErrorCode::from(CommandCode::Usage);
+        if nothing_said { self.fix(format!("see `latchkey {command} --help`")) } else { self }
+    }
+
     /// One sentence that says what to do.
     pub(crate) fn remedy(&self) -> &str {
         self.fix.as_deref().unwrap_or_else(|| self.code.remedy())
@@ -76,8 +83,12 @@ impl CommandError {
 /// Secret files, random numbers, keys: the remedies of that crate say more than the command's.
 impl From<KeyError> for CommandError {
     fn from(error: KeyError) -> Self {
-        let exit = if matches!(error, KeyError::File(_)) { Exit::Usage } else { Exit::Failed };
-        Self::new(exit, CommandCode::SecretUnusable, error.to_string()).fix(error.code().remedy())
+        let (exit, code) = match &error {
+            KeyError::File(_) => (Exit::Usage, CommandCode::SecretUnusable.into()),
+            KeyError::OtherCluster(_) => (Exit::Usage, ErrorCode::from(error.code())),
+            _ => (Exit::Failed, CommandCode::SecretUnusable.into()),
+        };
+        Self::new(exit, code, error.to_string()).fix(error.code().remedy())
     }
 }
 

@@ -1,17 +1,18 @@
 //! Reading what the user names, bounded; writing what nobody else may read, atomically.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, StdinLock, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{self, Read, StdinLock};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use latchkey_durable_file::{Existing, ReadError, put, read_bounded};
 use latchkey_keys::{MasterSecret, SecretVec};
 use zeroize::Zeroizing;
 
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::mistaken::Kind;
 
 /// Who may read a new file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ impl Readers {
 
 /// What stands for standard input where a file is read.
 const STANDARD_INPUT: &str = "-";
+/// The largest file that is looked at for what it is: a manifest.
+const MAX_MISTAKEN: usize = 1024 * 1024;
 /// Whether it was read: there is no second reading of it.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -68,48 +71,46 @@ pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, CommandError> {
             read_from(file, limit, expected)
         })
     };
-    bytes.map_err(|error| unreadable(path, &error))
+    bytes.map(|mut bytes| std::mem::take(&mut *bytes)).map_err(|error| unreadable(path, &error))
 }
 
 /// Reads the master secret: from a file that only its owner can read, or from standard input if `path` is `-`.
 pub(crate) fn read_master_secret(path: &Path) -> Result<MasterSecret, CommandError> {
     if !is_standard_input(path) {
-        return Ok(MasterSecret::load(path)?);
+        return load_master_secret(path);
     }
     Ok(MasterSecret::from_text(&read_secret(path, MasterSecret::MAX_FILE_SIZE)?, path)?)
+}
+
+/// Reads the master secret from a file that only its owner can read. What is another file is said to be that, before who may read it.
+pub(crate) fn load_master_secret(path: &Path) -> Result<MasterSecret, CommandError> {
+    MasterSecret::load(path).map_err(|error| {
+        let file = if path.is_file() { read(path, MAX_MISTAKEN).unwrap_or_default() } else { Vec::new() };
+        let file = Zeroizing::new(file);
+        Kind::MasterSecret.expected(error.into(), &file, path)
+    })
 }
 
 /// Reads a secret: from a file that only its owner can read, or from standard input if `path` is `-`. One line break at
 /// its end is not part of it.
 pub(crate) fn read_secret(path: &Path, limit: usize) -> Result<SecretVec, CommandError> {
+    let too_long = || CommandError::usage(format!("{}: longer than {limit} bytes", path.display()));
     let secret = if is_standard_input(path) {
-        let mut bytes = Zeroizing::new(vec![0; limit + 2]);
-        let length = fill(standard_input()?, &mut bytes).map_err(|error| unreadable(path, &error))?;
-        bytes.truncate(length);
-        bytes.into()
+        // With room for the longest line break.
+        let read = read_bounded(standard_input()?, limit + 2, u64::MAX).map_err(|error| match error {
+            ReadError::TooLong(_) => too_long(),
+            other => unreadable(path, &other.into()),
+        });
+        read?.into()
     } else {
         latchkey_keys::read_private_file(path, limit + 1)?
     };
     let text = secret.expose();
     let end = text.strip_suffix(b"\r\n").or_else(|| text.strip_suffix(b"\n")).unwrap_or(text);
     if end.len() > limit {
-        return Err(CommandError::usage(format!("{}: longer than {limit} bytes", path.display())));
+        return Err(too_long());
     }
     Ok(SecretVec::from_slice(end))
-}
-
-/// Fills the buffer or reads to the end, whatever comes first: a secret is read into one place that is wiped.
-fn fill(mut input: impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match input.read(rest) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 /// The first bytes of a file, at most so many.
@@ -120,13 +121,9 @@ pub(crate) fn read_beginning(path: &Path, most: usize) -> Result<Vec<u8>, Comman
     Ok(bytes)
 }
 
-/// `expected` is how many bytes there seem to be: with room for them, a large file is not copied again and again.
-fn read_from(input: impl Read, limit: usize, expected: u64) -> io::Result<Vec<u8>> {
-    let room = usize::try_from(expected).unwrap_or(limit).min(limit);
-    let mut bytes = Vec::with_capacity(room + 1);
-    // One byte more tells a file that is too long from one that just fits.
-    input.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > limit { Err(io::Error::other(format!("longer than {limit} bytes"))) } else { Ok(bytes) }
+/// `expected` is how many bytes there seem to be.
+fn read_from(input: impl Read, limit: usize, expected: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    Ok(read_bounded(input, limit, expected)?)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> CommandError {
@@ -136,29 +133,18 @@ fn unreadable(path: &Path, error: &io::Error) -> CommandError {
 
 /// Writes a file that must not exist yet; durable when this returns.
 pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result<(), CommandError> {
-    let mut file = create_new(path, readers).map_err(|error| match error.kind() {
+    put(path, readers.mode(), content, Existing::Keep).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             CommandError::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", path.display()))
                 .fix("choose another name, or move the file away: it is never overwritten")
         }
         _ => unwritable(path, &error),
-    })?;
-    file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| sync_directory_of(path)).map_err(|error| {
-        // What is half written is worth nothing; that it stays would be worse than that removing it fails.
-        drop(fs::remove_file(path));
-        unwritable(path, &error)
     })
 }
 
 /// Replaces a file, or makes it: readers see the old content or the new one, after a power cut too.
 pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(), CommandError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    // Left by a crash: nothing that was finished has this name.
-    drop(fs::remove_file(&new));
-    write_new(&new, content, readers)?;
-    fs::rename(&new, path).and_then(|()| sync_directory_of(path)).map_err(|error| unwritable(path, &error))
+    put(path, readers.mode(), content, Existing::Replace).map_err(|error| unwritable(path, &error))
 }
 
 /// Makes a directory that only its owner can enter; one that exists is left as it is.
@@ -168,14 +154,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), CommandError> {
     made.map_err(|error| unwritable(path, &error))
 }
 
-fn create_new(path: &Path, readers: Readers) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(readers.mode()).open(path)
-}
-
-pub(crate) fn sync_directory_of(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
-}
+pub(crate) use latchkey_durable_file::sync_directory_of;
 
 pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CommandError {
     CommandError::local(CommandCode::FileUnwritable, format!("cannot write {}", path.display()))

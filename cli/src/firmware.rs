@@ -27,11 +27,14 @@ impl ClusterDir {
         ek: EkDigest,
         change: &mut dyn FnMut(&mut NodeRecord) -> bool,
     ) -> Result<Option<NodeRecord>, CommandError> {
-        let mut writer = self.store().writer().map_err(unusable)?;
-        let Some(before) = self.store().record(&ek).map_err(unusable)? else { return Ok(None) };
+        let (mut writer, before) = self.as_owner(|| {
+            let writer = self.store().writer().map_err(unusable)?;
+            Ok((writer, self.store().record(&ek).map_err(unusable)?))
+        })?;
+        let Some(before) = before else { return Ok(None) };
         let mut record = (*before).clone();
         if change(&mut record) {
-            drop(writer.put(&record).map_err(unusable)?);
+            self.as_owner(|| writer.put(&record).map(drop).map_err(unusable))?;
         }
         Ok(Some(before.into_inner()))
     }

@@ -37,9 +37,11 @@ mod kubernetes;
 mod lock;
 mod machines;
 mod measure;
+mod mistaken;
 mod node;
 mod nodes;
 mod output;
+mod owner;
 mod pinned_key;
 mod policy;
 mod printable;
@@ -86,7 +88,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
         Ok(Parsed::Command(command, arguments)) => {
             let output = Output::new(arguments.format(), arguments.quiet());
-            (command.run)(&arguments, &output).unwrap_or_else(|failure| output.failed(&failure))
+            let done = (command.run)(&arguments, &output).map_err(|failure| failure.of_command(&command.name()));
+            done.unwrap_or_else(|failure| output.failed(&failure))
         }
         Err((format, failure)) => Output::new(format, false).failed(&failure),
     }

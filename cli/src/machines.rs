@@ -1,14 +1,16 @@
 //! The machines of a cluster, wherever they are on record: in its directory, or in its API server.
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{Denials, DiskRelease, NodeName, NodeRecord, PendingRecord, RoleRule};
+use latchkey_cluster_store::{Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, RoleRule};
 use latchkey_keys::Uuid;
+use std::time::Instant;
 
 use crate::api_server::{ApiServer, StoreNote};
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::documents::Documents;
 use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::node::block_on;
 
 /// What the operator's commands about machines need of a store.
@@ -27,8 +29,16 @@ pub(crate) trait Machines {
     fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError>;
     /// Takes that back; whether it was denied.
     fn allow(&self, ek: EkDigest) -> Result<bool, CommandError>;
-    /// Gives a TPM a rule of its own.
-    fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError>;
+    /// The witness that a TPM is not shut out.
+    fn not_denied(&self, ek: EkDigest) -> Result<NotDenied, CommandError> {
+        let now = Instant::now();
+        self.denials()?.check(&ek, now).map_err(|refusal| {
+            let failure = CommandError::new(Exit::Usage, refusal.code(), refusal.to_string());
+            failure.fix("take the denial back first, with `latchkey node allow`")
+        })
+    }
+    /// Gives a TPM that is not shut out a rule of its own.
+    fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError>;
     /// The witness for this disk in this machine, by the records and denials.
     fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError>;
     /// Puts a disk on the record of another machine, because the operator says that it is there now; and the machine that it was
@@ -98,8 +108,8 @@ impl Machines for ClusterDir {
         Self::allow(self, ek)
     }
 
-    fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
-        Self::admit(self, ek, role, name)
+    fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+        Self::admit(self, of, role, name)
     }
 
     fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
@@ -152,8 +162,8 @@ impl Machines for ApiServer {
         block_on(self.take_denial_back(ek))
     }
 
-    fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
-        block_on(self.let_in(ek, role, name))
+    fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+        block_on(self.let_in(of, role, name))
     }
 
     fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {

@@ -34,13 +34,16 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
     let address = arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?;
     let cluster = directory.required_cluster()?;
+    let master = files::read_master_secret(arguments.required_path("master-secret")?)?;
+    // Before anything else: with another one the node would only wait.
+    cluster.measurement_secret(&master)?;
     let by_word = Word::from_arguments(arguments, &cluster)?;
     let store = store(arguments, directory)?;
     let recovery = Recovery {
         address,
         cluster,
         trust: Trust::from_files_or_store(arguments, Some(&*store))?,
-        master: files::read_master_secret(arguments.required_path("master-secret")?)?,
+        master,
         moved_to: which_machine::digest(arguments, "moved-to")?,
         by_word,
         machines: store,
@@ -226,7 +229,7 @@ impl Recovery {
     }
 
     fn keys(&self, release: &DiskRelease) -> Result<NodeKeys, CommandError> {
-        NodeKeys::derive(&self.master, release, key_version(&self.cluster)?)
+        NodeKeys::derive(&self.master, release, self.cluster.measurement_secret(&self.master)?)
     }
 }
 
@@ -248,10 +251,9 @@ impl NodeKeys {
     pub(crate) fn derive(
         master: &MasterSecret,
         release: &DiskRelease,
-        cluster_version: KeyVersion,
+        measurement: Secret<32>,
     ) -> Result<Self, CommandError> {
-        let (state_disk, measurement) = (master.derive_32(release)?, master.measurement_secret(cluster_version)?);
-        Ok(Self { disk: release.disk(), state_disk, measurement })
+        Ok(Self { disk: release.disk(), state_disk: master.derive_32(release)?, measurement })
     }
 }
 

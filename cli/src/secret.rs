@@ -39,11 +39,11 @@ impl Report for NewSecretReport {
 /// Adds a version to a master secret's file.
 pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("FILE is missing"))?;
-    let before = MasterSecret::load(path)?;
-    let earlier_versions = before.versions().collect();
-    let rotated = before.rotated()?;
-    rotated.replace(path)?;
+    // A file of another kind is named.
+    drop(files::load_master_secret(path)?);
+    let rotated = MasterSecret::rotate(path)?;
     let (file, version) = (path.display().to_string(), rotated.current());
+    let earlier_versions = rotated.versions().filter(|earlier| *earlier != version).collect();
     output.report(&RotationReport { file, version, earlier_versions })
 }
 
@@ -81,6 +81,8 @@ pub(crate) fn disk_key(arguments: &Arguments, output: &Output) -> Result<Exit, C
         return Err(failure.fix("name a file with --out, or pipe standard output to the program that needs it"));
     }
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let master = files::read_master_secret(arguments.required_path("master-secret")?)?;
+    directory.required_cluster()?.measurement_secret(&master)?;
     let version = match (directory.key_version_of(disk)?, arguments.value::<NonZeroU32>("key-version")?) {
         (Some(recorded), None) => recorded,
         (_, Some(said)) => KeyVersion::new(said.get()).ok_or_else(missing)?,
@@ -94,7 +96,6 @@ pub(crate) fn disk_key(arguments: &Arguments, output: &Output) -> Result<Exit, C
                 .fix("say with --key-version which version of the master secret it was made with; the first is 1"));
         }
     };
-    let master = MasterSecret::load(arguments.required_path("master-secret")?)?;
     let key = master.derive_32(&DiskRelease::on_operators_word(disk, version))?;
     let Some(path) = out else { return output.bytes(key.expose()) };
     files::write_new(path, key.expose(), Readers::OwnerOnly)?;

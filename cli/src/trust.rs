@@ -20,6 +20,7 @@ use crate::collateral;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::mistaken::Kind;
 
 /// As large as the reader of either takes.
 const MAX_FILE: usize = 1024 * 1024;
@@ -128,7 +129,7 @@ impl Trust {
         let mut parsed = Vec::new();
         for path in references {
             let (manifest, signature) = Self::manifest_file(path)?;
-            let authentic = authentic(path, &policy, manifest.clone(), signature.clone())?;
+            let authentic = authentic(path, &policy, &manifest, signature.clone())?;
             manifests.push(Found { name: authentic.values().name().to_string(), manifest, signature });
             parsed.push(authentic);
         }
@@ -154,10 +155,11 @@ pub(crate) fn signature_beside(manifest: &Path) -> Result<Option<Vec<u8>>, Comma
 pub(crate) fn authentic(
     path: &Path,
     policy: &Policy,
-    manifest: Vec<u8>,
+    manifest: &[u8],
     signature: Option<Vec<u8>>,
 ) -> Result<AuthenticManifest, CommandError> {
-    ManifestFile::new(manifest, signature).under(policy).map_err(|refusal| unusable(path, &refusal))
+    let file = ManifestFile::new(manifest.to_vec(), signature);
+    file.under(policy).map_err(|refusal| Kind::Manifest.expected(unusable(path, &refusal), manifest, path))
 }
 
 pub(crate) fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result<Arc<References>, CommandError> {
@@ -169,7 +171,8 @@ pub(crate) fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result
 /// Reads a policy, and returns the file's content with it.
 pub(crate) fn load_policy(path: &Path) -> Result<(Vec<u8>, Policy), CommandError> {
     let file = files::read(path, MAX_FILE)?;
-    let policy = Policy::from_json(&file).map_err(|refusal| unusable(path, &refusal))?;
+    let policy = Policy::from_json(&file);
+    let policy = policy.map_err(|refusal| Kind::Policy.expected(unusable(path, &refusal), &file, path))?;
     Ok((file, policy))
 }
 

@@ -193,7 +193,7 @@ fn plain(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn printable(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+    latchkey_reason::printable(&String::from_utf8_lossy(path)).collect()
 }
 
 /// POSIX pax, "ustar Interchange Format".

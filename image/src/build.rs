@@ -104,7 +104,7 @@ impl Image {
     /// The files that the root has, if the configuration is right.
     fn said_to_be_there(&self) -> Result<Vec<Addition>, ImageError> {
         Ok(match self.systemd.as_ref().filter(|systemd| systemd.in_root) {
-            Some(systemd) => systemd.files(&self.agent.read()?),
+            Some(systemd) => systemd.files(&self.agent()?),
             None => Vec::new(),
         })
     }
@@ -115,14 +115,15 @@ impl Image {
             return Err(ImageError::StateSize(self.state_size));
         }
         kernel::check_efi_stub(&self.kernel.read()?)?;
-        let agent = self.agent.read()?;
+        let agent = self.agent()?;
         let demands = if self.is_agent {
             // Any root hash: the real one is known when the root is made.
             let words = cloud::words(&self.clouds, cmdline).join(" ");
             let any = format!("{cmdline} {words} latchkey.root_verity={},salt=,blocks=2", "0".repeat(64));
-            let demands = RootDemands::of(&cmdline::agent_config(&any)?);
-            executable::check_static(&agent)?;
-            Some(demands)
+            let config = cmdline::agent_config(&any)?;
+            cmdline::check_ways(&config, self.recover_only)?;
+            executable::check_agent(&agent)?;
+            Some(RootDemands::of(&config))
         } else {
             None
         };
@@ -202,7 +203,7 @@ impl Job<'_> {
         self.staging.begins("root");
         let file = self.staging.place("root");
         let mut additions = match &self.image.systemd {
-            Some(systemd) => systemd.additions(&self.image.agent.read()?),
+            Some(systemd) => systemd.additions(&self.image.agent()?),
             None => Vec::new(),
         };
         if let (Some(kubernetes), Some(tree)) = (&self.image.kubernetes, &self.tree) {
@@ -233,7 +234,7 @@ impl Job<'_> {
             kernel::check_module(&module.name, &module.bytes, release)?;
             self.record.source(&format!("module {}", module.name), &module.bytes);
         }
-        let agent = self.image.agent.read()?.into_owned();
+        let agent = self.image.agent()?.into_owned();
         self.record.source("agent", &agent);
         let mut initramfs = Initramfs::new(agent)?;
         initramfs.modules(modules)?;

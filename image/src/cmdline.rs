@@ -4,7 +4,7 @@
 //! agent or into the running system; nobody writes that by intent into an image that shall be trusted. The list is not
 //! what protects a machine (a changed command line is another measurement), it protects the operator from mistakes.
 
-use latchkey_node_config::{Config, ConfigError};
+use latchkey_node_config::{Config, ConfigError, MetadataSource};
 
 /// What a refused word is compared by.
 enum Match {
@@ -154,9 +154,44 @@ pub enum CmdlineError {
         "command_line: {0:?} has quotes, backslashes or characters beyond ASCII, which the kernel, systemd and the agent read differently"
     )]
     Unclear(String),
+    /// It names a join service, and not by what that proves itself.
+    #[error(
+        "command_line: latchkey.join_service without latchkey.join_service_key: no node asks a service that it cannot know"
+    )]
+    NoServiceKey,
+    /// A machine with an empty disk would wait for ever.
+    #[error(
+        "command_line: a machine with an empty disk can neither found a cluster (that needs latchkey.metadata) nor join one (that needs latchkey.join_service)"
+    )]
+    NoWay,
     /// The agent would not take the command line.
     #[error("command_line: the agent would refuse it: {0}")]
     Agent(String),
+}
+
+impl CmdlineError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoServiceKey => {
+                "add the word that `latchkey-join-service --new-key` printed, or --print-key-hash prints"
+            }
+            Self::NoWay => {
+                "add one of them; or say \"recover_only\": true, if the image is for machines that have their disks already"
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Whether there is a way to a cluster for machines of this configuration, or none is meant to be.
+pub(crate) fn check_ways(config: &Config, recover_only: bool) -> Result<(), CmdlineError> {
+    let joins = !config.join_services.is_empty();
+    if joins && config.join_service_key.is_none() {
+        return Err(CmdlineError::NoServiceKey);
+    }
+    let founds = config.metadata != MetadataSource::None;
+    if joins || founds || recover_only { Ok(()) } else { Err(CmdlineError::NoWay) }
 }
 
 /// What a node with this command line would be: its own parser, so that what it refuses at boot is refused here.

@@ -66,6 +66,9 @@ pub struct ImageConfig {
     kubernetes: Option<KubernetesConfig>,
     /// The operator's own words of the kernel command line.
     command_line: String,
+    /// Whether the image is for machines that have their disks already, and shall neither found a cluster nor join one [no].
+    #[serde(default)]
+    recover_only: bool,
     /// `os-release` of the image [that of the root].
     os_release: Option<PathBuf>,
     /// Bytes of the boot partition [as many as it needs].
@@ -243,6 +246,7 @@ impl ImageConfig {
             None => self.systemd,
         };
         image.command_line = self.command_line;
+        image.recover_only = self.recover_only;
         image.os_release = self.os_release.map(file);
         image.esp_size = self.esp_size;
         image.state_size = self.state_size.unwrap_or(image.state_size);

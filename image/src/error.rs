@@ -37,6 +37,9 @@ pub enum ImageError {
     /// The agent could not become process 1.
     #[error("agent: {0}")]
     Agent(#[from] ExecutableError),
+    /// The agent's file cannot be read.
+    #[error("agent: {0}")]
+    NoAgent(Box<ImageError>),
     /// The state partition is smaller than what the agent takes for a state disk.
     #[error("state_size: {0} bytes: a state disk has at least {MIN_SIZE}, and grows on the first boot")]
     StateSize(u64),
@@ -91,7 +94,7 @@ reason_codes! {
         /// The agent could not become process 1.
         AgentUnusable = "image-agent-unusable": "give the agent of a release, or one built for musl, as \"agent\"";
         /// The command line has words that the agent, the kernel or systemd would refuse or read differently.
-        CommandLineRefused = "image-command-line-refused": "correct the word that is named in \"command_line\"";
+        CommandLineRefused = "image-command-line-refused": "correct what is named in \"command_line\"";
         /// The kernel is none, or its modules are not its own.
         KernelUnusable = "image-kernel-unusable": "give a kernel with an EFI stub, and the modules of the same release";
         /// A program that the build needs is not installed.
@@ -131,7 +134,7 @@ impl ImageError {
     pub fn code(&self) -> ImageCode {
         match self {
             Self::Config(_) | Self::Name(_) | Self::StateSize(_) => ImageCode::ConfigUnusable,
-            Self::Agent(_) => ImageCode::AgentUnusable,
+            Self::Agent(_) | Self::NoAgent(_) => ImageCode::AgentUnusable,
             Self::Words(_) => ImageCode::CommandLineRefused,
             Self::Kernel(_) => ImageCode::KernelUnusable,
             Self::Program(error) | Self::Root(RootError::Program(error)) => match error {
@@ -169,6 +172,10 @@ impl ImageError {
         let own = match self {
             Self::Config(error) => error.remedy(),
             Self::Agent(error) => error.remedy(),
+            Self::NoAgent(_) => Some(
+                "name the agent's file as \"agent\"; cargo build --release --target x86_64-unknown-linux-musl -p latchkey-agent makes one",
+            ),
+            Self::Words(error) => error.remedy(),
             Self::Kernel(error) => error.remedy(),
             Self::Kubernetes(error) => error.remedy(),
             Self::Root(error) => error.remedy(),

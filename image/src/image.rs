@@ -75,6 +75,8 @@ pub struct Image {
     pub kubernetes: Option<Kubernetes>,
     /// The operator's own words of the kernel command line.
     pub command_line: String,
+    /// Whether it is for machines that have their disks already, and can neither found a cluster nor join one [no].
+    pub recover_only: bool,
     /// `os-release` [that of the root].
     pub os_release: Option<Source>,
     /// Bytes of the boot partition [as many as it needs].
@@ -104,6 +106,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// The agent's bytes.
+    pub(crate) fn agent(&self) -> Result<Cow<'_, [u8]>, ImageError> {
+        self.agent.read().map_err(|error| ImageError::NoAgent(Box::new(error)))
+    }
+
     /// Forms of the disk that are made beside the raw one.
     pub(crate) fn forms(&self) -> BTreeSet<Form> {
         let asked = self.qcow2.then_some(Form::Qcow2);
@@ -139,6 +146,7 @@ impl Image {
             systemd: None,
             kubernetes: None,
             command_line: String::new(),
+            recover_only: false,
             os_release: None,
             esp_size: None,
             state_size: STATE_SIZE,

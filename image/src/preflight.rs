@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use latchkey_node_config::{Config, Writable};
+use latchkey_node_config::{ClusterStep, Config, Writable};
 
 use crate::systemd::{self, Addition};
 use crate::tree::{Entry, EntryKind, Tree};
@@ -16,6 +16,8 @@ const MOUNT_POINTS: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 pub(crate) struct RootDemands {
     /// The program that takes over (`latchkey.init`).
     pub init: PathBuf,
+    /// The program that makes it a member, where the image names one (`latchkey.command`).
+    pub command: Option<PathBuf>,
     /// Directories that get memory of their own (`latchkey.writable=tmpfs:`).
     pub directories: Vec<PathBuf>,
 }
@@ -27,7 +29,11 @@ impl RootDemands {
             Writable::Tmpfs(directories) => directories.clone(),
             Writable::Overlay | Writable::None => Vec::new(),
         };
-        Self { init: config.init.clone(), directories }
+        let command = match &config.cluster_step {
+            Some(ClusterStep::Command(program)) => Some(program.clone()),
+            Some(ClusterStep::Kubeadm) | None => None,
+        };
+        Self { init: config.init.clone(), command, directories }
     }
 }
 
@@ -40,6 +46,12 @@ pub enum PreflightError {
     /// It is no file, or may not be executed.
     #[error("{}, the program that takes over, is no file that may be executed", .0.display())]
     InitNotExecutable(PathBuf),
+    /// The program that makes the machine a member is not there.
+    #[error("it has no {}, the program that makes the machine a member", .0.display())]
+    NoCommand(PathBuf),
+    /// It is no file, or may not be executed.
+    #[error("{}, the program that makes the machine a member, is no file that may be executed", .0.display())]
+    CommandNotExecutable(PathBuf),
     /// A file system is mounted there, and it is no directory, or behind a link.
     #[error("{} must be a directory, with no link on the way: a file system is mounted there at boot", .0.display())]
     NoDirectory(PathBuf),
@@ -58,6 +70,9 @@ impl PreflightError {
             Self::NoInit(_) => {
                 "put the program into the root, or name another with latchkey.init=PATH in \"command_line\""
             }
+            Self::NoCommand(_) => {
+                "put the program into the root, or name another with latchkey.command=PATH in \"command_line\""
+            }
             Self::Lacks(_) | Self::Differs(_) => {
                 "put all files that `latchkey image units` writes with this configuration and this agent into the root, as they are"
             }
@@ -68,10 +83,13 @@ impl PreflightError {
 
 /// Whether the root has it all.
 pub(crate) fn check(tree: &Tree, demands: &RootDemands) -> Result<(), PreflightError> {
-    let (_, init) =
-        tree.find(demands.init.as_os_str().as_bytes()).ok_or_else(|| PreflightError::NoInit(demands.init.clone()))?;
-    if !matches!(init, Entry { mode, what: EntryKind::File(..) } if mode & 0o111 != 0) {
+    if !executable(tree, &demands.init).ok_or_else(|| PreflightError::NoInit(demands.init.clone()))? {
         return Err(PreflightError::InitNotExecutable(demands.init.clone()));
+    }
+    if let Some(command) = &demands.command
+        && !executable(tree, command).ok_or_else(|| PreflightError::NoCommand(command.clone()))?
+    {
+        return Err(PreflightError::CommandNotExecutable(command.clone()));
     }
     let mut directories = MOUNT_POINTS.iter().map(Path::new).chain(demands.directories.iter().map(PathBuf::as_path));
     let plain = |directory: &&Path| {
@@ -82,6 +100,12 @@ pub(crate) fn check(tree: &Tree, demands: &RootDemands) -> Result<(), PreflightE
         Some(lacking) => Err(PreflightError::NoDirectory(lacking.into())),
         None => Ok(()),
     }
+}
+
+/// Whether this is a program, through all links of the root; `None` if it is not there.
+fn executable(tree: &Tree, path: &Path) -> Option<bool> {
+    let (_, entry) = tree.find(path.as_os_str().as_bytes())?;
+    Some(matches!(entry, Entry { mode, what: EntryKind::File(..) } if mode & 0o111 != 0))
 }
 
 /// Whether the root has these already, at just these paths; the first that it lacks is the error. The content of files must
@@ -115,7 +139,7 @@ mod tests {
         let base = [("dev", "/"), ("proc", "/"), ("run", "/"), ("sys", "/"), ("usr/lib/systemd/systemd", "x")];
         let entries: Vec<_> = base.into_iter().chain(more.iter().copied()).collect();
         let directories = directories.iter().map(PathBuf::from).collect();
-        check(&tree(&entries), &RootDemands { init: init.into(), directories })
+        check(&tree(&entries), &RootDemands { init: init.into(), command: None, directories })
     }
 
     #[test]
@@ -129,7 +153,7 @@ mod tests {
         assert_eq!(judged(&[], "/usr/lib", &[]), Err(PreflightError::InitNotExecutable("/usr/lib".into())));
         let mut plain = tree(&[("sbin/init", "x")]);
         plain.insert(b"sbin/init".to_vec(), Entry { mode: 0o644, what: EntryKind::File(1, None) });
-        let demands = RootDemands { init: "/sbin/init".into(), directories: Vec::new() };
+        let demands = RootDemands { init: "/sbin/init".into(), ..RootDemands::default() };
         assert_eq!(check(&plain, &demands), Err(PreflightError::InitNotExecutable("/sbin/init".into())));
     }
 
@@ -142,6 +166,7 @@ mod tests {
         assert_eq!(judged(&[], init, &["/var"]), lacking("/var"));
         assert_eq!(judged(&[("sys", "x")], init, &[]), lacking("/sys"));
         let bare = tree(&[("init", "x")]);
-        assert_eq!(check(&bare, &RootDemands { init: "/init".into(), directories: Vec::new() }), lacking("/dev"));
+        let demands = RootDemands { init: "/init".into(), ..RootDemands::default() };
+        assert_eq!(check(&bare, &demands), lacking("/dev"));
     }
 }

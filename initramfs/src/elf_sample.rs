@@ -1,5 +1,7 @@
 //! The smallest executables that tests need. No part of any image.
 
+use crate::executable::AGENT;
+
 /// A part of the file, and what it is for.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'a> {
@@ -21,6 +23,11 @@ impl<'a> Segment<'a> {
 /// A static executable that does nothing but halt.
 pub fn static_executable() -> Vec<u8> {
     executable(2, &[Segment::code(&[0xf4; 16])])
+}
+
+/// The same, which says that it is the node agent.
+pub fn agent() -> Vec<u8> {
+    executable(2, &[Segment::code(&[0xf4; 16]), Segment { kind: 4, flags: 4, content: AGENT }])
 }
 
 /// An ELF file of this `e_type` for x86-64, each part of it loaded at its offset; its entry is the first that is loaded.

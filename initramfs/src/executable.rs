@@ -27,6 +27,9 @@ const PF_X: u32 = 1;
 /// `d_tag`: another library is needed.
 const DT_NEEDED: u64 = 1;
 
+/// What the node agent says of itself, and no other program does: the first line of its help.
+pub const AGENT: &[u8] = b"latchkey-agent, the node agent";
+
 /// Why a file cannot become process 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExecutableError {
@@ -42,6 +45,9 @@ pub enum ExecutableError {
     /// Nothing in it would be executed: its entry lies in no executable part of it.
     #[error("an ELF file without an entry that could be executed")]
     NoEntry,
+    /// A program, but not the one that makes a node.
+    #[error("a static executable, and not the node agent")]
+    NoAgent,
     /// It is cut short, or its headers lie.
     #[error("an ELF executable that is cut short or damaged")]
     Damaged,
@@ -51,6 +57,7 @@ impl ExecutableError {
     /// What to do, where that is more than to correct what the message names.
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
+            Self::NoAgent => "name the file latchkey-agent of a release, or of a build",
             Self::Dynamic => "build it for the target x86_64-unknown-linux-musl",
             _ => return None,
         })
@@ -104,6 +111,15 @@ pub fn check_static(bytes: &[u8]) -> Result<(), ExecutableError> {
     if enters { Ok(()) } else { Err(ExecutableError::NoEntry) }
 }
 
+/// Whether the file is the node agent, and can become process 1.
+///
+/// # Errors
+/// [`ExecutableError`].
+pub fn check_agent(bytes: &[u8]) -> Result<(), ExecutableError> {
+    check_static(bytes)?;
+    if bytes.windows(AGENT.len()).any(|text| text == AGENT) { Ok(()) } else { Err(ExecutableError::NoAgent) }
+}
+
 /// A program that may lie anywhere has a dynamic section for its own addresses; a static one needs no library.
 fn check_dynamic(section: &[u8]) -> Result<(), ExecutableError> {
     if length_of(section) > MAX_DYNAMIC {
@@ -126,9 +142,16 @@ fn length_of(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf_sample::{Segment, executable};
+    use crate::elf_sample::{Segment, agent, executable, static_executable};
 
     const CODE: Segment = Segment::code(&[0xf4; 16]);
+
+    #[test]
+    fn the_agent_is_known_by_what_it_says_of_itself() {
+        assert!(include_bytes!("../../agent/src/main.rs").windows(AGENT.len()).any(|text| text == AGENT));
+        assert_eq!(check_agent(&agent()), Ok(()));
+        assert_eq!(check_agent(&static_executable()), Err(ExecutableError::NoAgent));
+    }
 
     #[test]
     fn a_static_executable_fixed_or_anywhere_is_one() {

@@ -105,7 +105,7 @@ pub enum LogErrorKind {
     /// Bytes after the end of the header's structure.
     #[error("{0} bytes after the end of the header")]
     SpecIdTrailing(usize),
-    /// An event for a PCR that no TPM has.
+    /// A first event for a PCR that no TPM has.
     #[error("there is no PCR {0}")]
     PcrUnknown(u32),
     /// An event for a measurement register that no confidential machine has.
@@ -131,10 +131,7 @@ pub enum LogErrorKind {
     /// Two digests of one bank in one event.
     #[error("two digests of {0}")]
     DigestTwice(AlgorithmId),
-    /// A `StartupLocality` event that is not 17 bytes for PCR 0 with locality 0, 3 or 4.
-    #[error("a malformed StartupLocality event")]
+    /// A `StartupLocality` event for PCR 0 with another locality than 0, 3 or 4, or with none.
+    #[error("a StartupLocality event without a locality that TPM2_Startup can come from: 0, 3 or 4")]
     LocalityMalformed,
-    /// A `StartupLocality` event after PCR 0 was extended, or a second one.
-    #[error("a StartupLocality event after PCR 0 began, or a second one")]
-    LocalityLate,
 }

@@ -32,14 +32,14 @@ impl<'a> Event<'a> {
     pub fn pcr(&self) -> Option<u8> {
         match self.register? {
             Register::Pcr(pcr) => Some(pcr),
-            Register::Mr(_) => None,
+            Register::Mr(_) | Register::Unknown(_) => None,
         }
     }
 
     /// The measurement register of a confidential machine it is about; `None` in a TPM's log.
     pub fn mr(&self) -> Option<Mr> {
         match self.register? {
-            Register::Pcr(_) => None,
+            Register::Pcr(_) | Register::Unknown(_) => None,
             Register::Mr(mr) => Some(mr),
         }
     }
@@ -56,7 +56,8 @@ impl<'a> Event<'a> {
 
     /// Whether it extends a register of either kind.
     pub(crate) fn extends_any(&self) -> bool {
-        self.kind != EventType::NO_ACTION && self.register.is_some()
+        let extends = matches!(self.register, Some(Register::Pcr(_) | Register::Mr(_)));
+        extends && self.kind != EventType::NO_ACTION
     }
 }
 
@@ -67,6 +68,8 @@ pub enum Register {
     Pcr(u8),
     /// A confidential machine's measurement register.
     Mr(Mr),
+    /// A number in a TPM's log that no PCR has: such an event extends nothing.
+    Unknown(u32),
 }
 
 /// `TCG_EVENTTYPE` (PFP 1.05, section 10.4).

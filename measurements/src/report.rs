@@ -24,7 +24,7 @@ pub struct Report {
     /// Those of which not every event has a digest, and which are not replayed for that.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incomplete_banks: Vec<String>,
-    /// The locality that `TPM2_Startup` came from, where the log says so.
+    /// The locality that PCR 0 begins with, where the log tells: 4 where an H-CRTM measured, else that of `TPM2_Startup`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_locality: Option<u8>,
     /// Bytes after the last event.
@@ -54,7 +54,7 @@ pub struct EventReport {
     pub index: usize,
     /// Byte at which it begins.
     pub offset: usize,
-    /// The PCR; absent for informational events of no PCR.
+    /// The PCR; absent for informational events of no PCR, and where no TPM has the register.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcr: Option<u8>,
     /// The measurement register of a confidential machine, where the log is of one.

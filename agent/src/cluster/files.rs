@@ -1,12 +1,11 @@
 //! Files that only root reads.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use latchkey_durable_file::{Existing, put, read_plain};
 use latchkey_keys::SecretVec;
-use zeroize::Zeroizing;
 
 use super::{StepCode, StepError};
 
@@ -33,45 +32,25 @@ impl Drop for Scratch {
     }
 }
 
-/// Writes a file with mode 0600, in directories of 0700 where there are none yet; a crash leaves the old one or the new one.
+/// Writes a file with mode 0600, in directories of 0700 where there are none yet; a crash leaves the old one or the new one, and
+/// nothing else that the kubelet would take for a manifest: it passes over names that begin with a dot.
 pub(crate) fn write(path: &Path, data: &[u8]) -> Result<(), StepError> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    write_by(Path::new(&new), path, data)
-}
-
-/// The same for a directory where a half-written file would count: it becomes whole elsewhere, at `new`, on the same file system.
-pub(super) fn write_by(new: &Path, path: &Path, data: &[u8]) -> Result<(), StepError> {
     let write = || {
         let directory = path.parent().unwrap_or(Path::new("/"));
-        for directory in [directory, new.parent().unwrap_or(directory)] {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        }
-        // Whatever lies there, an earlier try's file or a link: it is not written through.
-        match std::fs::remove_file(new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-        file.write_all(data)?;
-        file.sync_all()?;
-        std::fs::rename(new, path)?;
-        File::open(directory)?.sync_all()
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        put(path, 0o600, data, Existing::Replace)
     };
     write().map_err(|e| error(path, &e))
 }
 
+/// Removes a file, durably.
+pub(crate) fn remove(path: &Path) -> Result<(), StepError> {
+    latchkey_durable_file::remove(path).map(drop).map_err(|e| error(path, &e))
+}
+
 /// Reads a file of at most `limit` bytes.
 pub(crate) fn read(path: &Path, limit: usize) -> Result<SecretVec, StepError> {
-    let read = || {
-        // One byte more than allowed, so that the buffer never grows and leaves copies behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(limit + 1));
-        File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > limit {
-            return Err(std::io::Error::other(format!("is longer than {limit} bytes")));
-        }
-        Ok(SecretVec::from_slice(&bytes))
-    };
+    let read = || Ok(read_plain(&File::open(path)?, limit)?.into());
     read().map_err(|e| error(path, &e))
 }
 
@@ -101,7 +80,7 @@ mod tests {
         let directory = temporary.path();
         let victim = directory.join("victim");
         std::fs::write(&victim, "theirs").unwrap();
-        symlink(&victim, directory.join("file.new")).unwrap();
+        symlink(&victim, directory.join(".file.new")).unwrap();
         symlink(&victim, directory.join("file")).unwrap();
         write(&directory.join("file"), b"ours").unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"theirs");

@@ -65,7 +65,7 @@ impl<'a> StaticPods<'a> {
             }
         }
         begin()?;
-        self.write(changed)
+        write(&changed)
     }
 
     /// Has the kubelet restart the pods, by an annotation that says when the certificates end that they are to read: what it restarts
@@ -80,20 +80,16 @@ impl<'a> StaticPods<'a> {
                 changed.push((path, new));
             }
         }
-        self.write(changed)
-    }
-
-    fn write(&self, changed: Vec<(PathBuf, String)>) -> Result<(), StepError> {
-        for (path, text) in changed {
-            // Not beside it: the kubelet reads whatever lies there.
-            files::write_by(&self.kubernetes.join("latchkey/static-pod.new"), &path, text.as_bytes())?;
-        }
-        Ok(())
+        write(&changed)
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.kubernetes.join("manifests").join(format!("{name}.yaml"))
     }
+}
+
+fn write(changed: &[(PathBuf, String)]) -> Result<(), StepError> {
+    changed.iter().try_for_each(|(path, text)| files::write(path, text.as_bytes()))
 }
 
 fn read(path: &Path) -> Result<Option<String>, StepError> {

@@ -59,10 +59,6 @@ impl Wanted {
 
     /// Removes it.
     pub(super) fn done(path: &Path) -> Result<(), StepError> {
-        let remove = || {
-            std::fs::remove_file(path)?;
-            std::fs::File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
-        };
-        remove().map_err(|error| files::error(path, &error))
+        files::remove(path)
     }
 }

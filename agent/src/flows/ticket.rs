@@ -160,7 +160,7 @@ impl Asker {
 }
 
 /// Bounds what a service that never gives a ticket writes on the console, whatever it says: a reason is said once in a
-/// while, and so many different ones.
+/// while, whatever number the request has in the service's log, and a new one at once, up to more than a service has.
 #[derive(Default)]
 pub(crate) struct ReasonLog {
     began_ms: u64,
@@ -171,7 +171,7 @@ impl ReasonLog {
     /// How long a reason that was said is not said again, in milliseconds.
     const WINDOW_MS: u64 = 10 * 60 * 1000;
     /// How many different ones are said in that time.
-    const MOST: usize = 8;
+    const MOST: usize = 32;
 
     /// True if `line` is to be said at `now_ms`.
     pub(crate) fn is_due(&mut self, line: &str, now_ms: u64) -> bool {
@@ -179,12 +179,19 @@ impl ReasonLog {
             self.began_ms = now_ms;
             self.said.clear();
         }
-        let due = self.said.len() < Self::MOST && !self.said.iter().any(|said| said == line);
+        let reason = without_request(line);
+        let due = self.said.len() < Self::MOST && !self.said.contains(&reason);
         if due {
-            self.said.push(line.to_owned());
+            self.said.push(reason);
         }
         due
     }
+}
+
+/// What a service says, without the request's number, which is another one each time.
+fn without_request(line: &str) -> String {
+    let number = line.split_once("[request ").and_then(|(before, rest)| Some((before, rest.split_once(']')?.1)));
+    number.map_or_else(|| line.to_owned(), |(before, behind)| [before, behind].concat())
 }
 
 type Key = latchkey_keys::Secret<32>;
@@ -277,10 +284,25 @@ mod tests {
         let same = |_| "join-service-unreachable: refused".to_owned();
         let two = |at: u64| format!("ticket-refused: reason {}", at % 2);
         let ever_new = |at: u64| format!("ticket-refused: request {at}");
-        for (reason, most) in [(&same as &dyn Fn(u64) -> String, 6), (&two, 12), (&ever_new, 48)] {
+        let held =
+            |at: u64| format!("ticket-refused: enrolment-held: wait [request 0a0b0c0d-{at}]; see the service's log");
+        for (reason, most) in [(&same as &dyn Fn(u64) -> String, 6), (&two, 12), (&held, 6), (&ever_new, 192)] {
             let (tries, lines) = lines(reason);
             assert!(tries > 240, "an hour has more tries: {tries}");
             assert!((1..=most).contains(&lines), "{lines} lines");
         }
+    }
+
+    #[test]
+    fn a_reason_is_said_once_and_a_new_one_at_once_however_often_it_was_asked() {
+        let refused = |reason: &str, at: u64| format!("ticket-refused: {reason} [request 0a0b0c0d-{at}]; see its log");
+        let mut log = ReasonLog::default();
+        for at in 0..100 {
+            assert_eq!(log.is_due(&refused("enrolment-held: wait", at), at), at == 0, "{at}");
+        }
+        assert!(log.is_due(&refused("machine-denied: shut out", 100), 100));
+        assert!(!log.is_due(&refused("enrolment-held: wait", 101), 101));
+        // What is cut within the number is another line, and no panic.
+        assert!(log.is_due("ticket-refused: x [request 0a0b", 102));
     }
 }

@@ -87,21 +87,15 @@ fn emit(line: &str) {
 fn render(millis: u128, step: &str, message: &str) -> String {
     let mut line = format!("latchkey[{:5}.{:03}] {step}: ", millis / 1000, millis % 1000);
     let room = line.len() + MAX_MESSAGE;
-    for c in message.chars() {
+    for c in latchkey_reason::printable(message) {
         if line.len() + c.len_utf8() > room {
             line.push('…');
             break;
         }
-        line.push(if is_safe(c) { c } else { '?' });
+        line.push(c);
     }
     line.push('\n');
     line
-}
-
-/// Neither a control character nor one of Unicode's invisible line and direction controls.
-fn is_safe(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]

@@ -307,6 +307,11 @@ fn a_start_that_is_cut_anywhere_is_gone_on_with() {
     }
 }
 
+/// Where a pod is while it is written.
+fn beside(fake: &FakeKubeadm, name: &str) -> std::path::PathBuf {
+    path(fake, name).with_file_name(format!(".{name}.yaml.new"))
+}
+
 #[test]
 fn static_pods_of_which_some_are_new_already_are_gone_on_with() {
     for new in 0..PODS.len() - 1 {
@@ -316,7 +321,7 @@ fn static_pods_of_which_some_are_new_already_are_gone_on_with() {
         for name in ["etcd", "kube-controller-manager", "kube-scheduler"].iter().take(new + 1) {
             fs::write(path(&fake, name), manifest(name, &tag(name, "v1.35.1"))).unwrap();
         }
-        fs::write(fake.path("etc/latchkey/static-pod.new"), "half").unwrap();
+        fs::write(beside(&fake, "kube-apiserver"), "half").unwrap();
         starts(&fake, NodeRole::ControlPlane).unwrap();
         is_done(&fake);
     }
@@ -348,8 +353,8 @@ fn an_image_of_before_takes_back_static_pods_whose_change_was_cut() {
     for new in 0..=PODS.len() {
         let fake = control_plane();
         carries(&fake, "v1.35.1");
-        // What is written beside the pods is not writable.
-        let beside = fake.path("etc/latchkey/static-pod.new");
+        // The first of them cannot be written.
+        let beside = beside(&fake, "etcd");
         fs::create_dir(&beside).unwrap();
         starts(&fake, NodeRole::ControlPlane).unwrap_err();
         assert!(!fake.calls().contains(&START.to_owned()));

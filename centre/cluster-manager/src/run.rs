@@ -109,8 +109,6 @@ struct Pages(Manager);
 impl Admin for Pages {
     fn metrics(&self) -> String {
         let mut page = Page::new("latchkey_cluster_manager_");
-        page.family("build_info", "gauge", "The running version");
-        page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         page.family("ready", "gauge", "Whether all clusters are known");
         page.line("ready", "", u8::from(self.0.is_ready()));
         let clusters = self.0.clusters(|_| true);

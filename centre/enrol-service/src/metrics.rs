@@ -59,17 +59,12 @@ impl Metrics {
     /// The page, without what is known of slots and reloads.
     pub(crate) fn render(&self, gauges: &Gauges) -> Page {
         let mut page = Page::new("latchkey_enrol_service_");
-        page.family("build_info", "gauge", "The running version");
-        page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         page.family("requests_total", "counter", "Decisions by outcome");
         for (outcome, counter) in ENDED.iter().zip(&self.ended) {
             page.line("requests_total", &format!("{{outcome=\"{outcome}\"}}"), counter.load(Relaxed));
         }
         for (refusal, counter) in Refusal::ALL.iter().zip(&self.refused) {
-            let count = counter.load(Relaxed);
-            if count > 0 {
-                page.line("requests_total", &format!("{{outcome=\"{}\"}}", refusal.as_str()), count);
-            }
+            page.line("requests_total", &format!("{{outcome=\"{}\"}}", refusal.as_str()), counter.load(Relaxed));
         }
         self.handshakes.render(&mut page);
         render_gauges(&mut page, gauges);

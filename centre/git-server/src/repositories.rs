@@ -183,8 +183,8 @@ impl Repositories {
         let mut command = git::command(self.0.limits, arguments);
         let output = command.arg(&new).output().await.map_err(|source| files(Path::new("git"), source))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).chars().take(500).collect::<String>();
-            return Err(StorageError::Git(said.escape_debug().to_string()));
+            let said = latchkey_reason::printable(&String::from_utf8_lossy(&output.stderr)).take(500).collect();
+            return Err(StorageError::Git(said));
         }
         sync(&new)?;
         fs::rename(&new, &path).map_err(|source| files(&path, source))?;

@@ -96,8 +96,6 @@ struct Pages(Web);
 impl Admin for Pages {
     fn metrics(&self) -> String {
         let mut page = Page::new("latchkey_git_server_");
-        page.family("build_info", "gauge", "The running version");
-        page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         page.family("ready", "gauge", "Whether the entries of repositories were read");
         page.line("ready", "", u8::from(self.0.is_ready()));
         page.into_text()

@@ -214,7 +214,7 @@ extern "C" fn basic_auth(_: c_int, event: *mut c_void, user_data: *mut c_void) -
         match sessions.connect(client, Zeroizing::new(password.to_owned())) {
             Ok(()) => SUCCESS,
             Err(why) => {
-                let (id, username) = (printable(client.id), printable(username));
+                let (id, username) = (shown(client.id), shown(username));
                 log(NOTICE, &format!("latchkey: client {id} with name {username} is refused: {why}"));
                 REFUSED
             }
@@ -245,7 +245,7 @@ extern "C" fn acl_check(_: c_int, event: *mut c_void, user_data: *mut c_void) ->
 extern "C" fn tick(_: c_int, _: *mut c_void, user_data: *mut c_void) -> c_int {
     guarded(user_data, UNKNOWN, |sessions| {
         for id in sessions.ended() {
-            log(NOTICE, &format!("latchkey: the rights of client {} have ended", printable(&id)));
+            log(NOTICE, &format!("latchkey: the rights of client {} have ended", shown(&id)));
             if let Ok(id) = CString::new(id) {
                 // SAFETY: Mosquitto's own thread, as it calls this.
                 unsafe { mosquitto_kick_client_by_clientid(id.as_ptr(), true) };
@@ -265,8 +265,8 @@ extern "C" fn disconnect(_: c_int, event: *mut c_void, user_data: *mut c_void) -
     })
 }
 
-fn printable(text: &str) -> String {
-    text.chars().take(64).map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect()
+fn shown(text: &str) -> String {
+    latchkey_reason::printable(text).take(64).collect()
 }
 
 fn log(level: c_int, line: &str) {

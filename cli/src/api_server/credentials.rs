@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use latchkey_cluster_store::certificate::key_of_pem;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData as _};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -25,7 +26,15 @@ const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const LIFETIME: Duration = Duration::from_hours(365 * 24);
 /// How long its issue may take; the controller manager issues some twenty a second.
 const ISSUED: Duration = Duration::from_mins(2);
+/// Requests for certificates, in the API.
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const PAUSE: Duration = Duration::from_millis(250);
+const APPROVED: Approved = Approved {
+    r#type: "Approved",
+    status: "True",
+    reason: "MadeByLatchkey",
+    message: "latchkey made this request, for the join service",
+};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,11 +43,41 @@ struct Request<'a> {
     kind: &'static str,
     metadata: Named<'a>,
     spec: RequestSpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Approval>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Named<'a> {
     name: &'a str,
+    #[serde(flatten)]
+    made: Option<Made>,
+}
+
+/// What was made, as the API server says it: who writes with both writes to that object, as it was then.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Made {
+    uid: String,
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    metadata: Made,
+}
+
+#[derive(Serialize)]
+struct Approval {
+    conditions: [Approved; 1],
+}
+
+#[derive(Serialize)]
+struct Approved {
+    r#type: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: &'static str,
 }
 
 #[derive(Serialize)]
@@ -52,8 +91,15 @@ struct RequestSpec {
 
 #[derive(Deserialize)]
 struct Posted {
+    metadata: Identity,
     #[serde(default)]
     status: Status,
+}
+
+/// Which object it is: another one of the same name has another.
+#[derive(Deserialize, PartialEq, Eq)]
+struct Identity {
+    uid: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -134,27 +180,37 @@ pub(crate) async fn issue(api: &ApiServer, kubeconfig: &Path) -> Result<(), Comm
     params.distinguished_name.push(DnType::CommonName, SERVICE);
     let request = params.serialize_request(&key).and_then(|request| request.pem());
     let request = request.map_err(|error| cannot(error.to_string()))?;
-    // A name that nobody else's request has: what is approved is what was posted here.
+    // A name that nobody else's request has.
     let digest = ring::digest::digest(&ring::digest::SHA256, request.as_bytes());
     let name = format!("latchkey-join-service-{}", hex::encode(&digest.as_ref()[..8]));
-    let posted = Request {
+    let mut posted = Request {
         api_version: "certificates.k8s.io/v1",
         kind: "CertificateSigningRequest",
-        metadata: Named { name: &name },
+        metadata: Named { name: &name, made: None },
         spec: RequestSpec {
             request: STANDARD.encode(&request),
             signer_name: SIGNER,
             usages: ["digital signature", "client auth"],
             expiration_seconds: LIFETIME.as_secs(),
         },
+        status: None,
     };
-    let _posted: Posted = api.kubectl().create(&serde_json::to_vec(&posted).unwrap_or_default()).await?;
-    api.kubectl().approve(&name).await?;
-    let certificate = issued(api, &name).await;
+    let Answer { metadata: made } = api.kubectl().create(&serde_json::to_vec(&posted).unwrap_or_default()).await?;
+    let ours = made.identity().ok_or_else(|| cannot("the API server did not say what it made".into()))?;
+    // What was made here, and not what has its name by now.
+    posted.metadata.made = Some(made);
+    posted.status = Some(Approval { conditions: [APPROVED] });
+    let approval = serde_json::to_vec(&posted).unwrap_or_default();
+    api.kubectl().put_raw(&format!("{REQUESTS}/{name}/approval"), &approval).await?;
+    let certificate = issued(api, &name, &ours).await;
     // Whatever became of it, it is of no more use.
     let removed = api.kubectl().delete("certificatesigningrequest", Scope::Cluster, &name).await;
     let certificate = certificate?;
     removed?;
+    let issued = STANDARD.decode(&certificate).ok().and_then(|pem| key_of_pem(&String::from_utf8_lossy(&pem)));
+    if issued != Some(key.subject_public_key_info()) {
+        return Err(cannot("what was issued is no certificate of the key that was made here".to_owned()));
+    }
     let reach: Reach = api.kubectl().cluster_of_kubeconfig().await?;
     let pem = Zeroizing::new(key.serialize_pem());
     let encoded = Zeroizing::new(STANDARD.encode(pem.as_bytes()));
@@ -196,8 +252,15 @@ pub(crate) async fn reached_at(api: &ApiServer) -> Result<String, CommandError> 
     Ok(if has_port { address.to_owned() } else { format!("{address}:443") })
 }
 
+impl Made {
+    /// Which object it is. Without uid or revision the API server would take the approval for any object of the name.
+    fn identity(&self) -> Option<Identity> {
+        (!self.uid.is_empty() && !self.resource_version.is_empty()).then(|| Identity { uid: self.uid.clone() })
+    }
+}
+
 /// The certificate (base64 of PEM), once it is there.
-async fn issued(api: &ApiServer, name: &str) -> Result<String, CommandError> {
+async fn issued(api: &ApiServer, name: &str, ours: &Identity) -> Result<String, CommandError> {
     let begun = std::time::Instant::now();
     let failed = |why: String| {
         let what = format!("the certificate request {name} was approved, and no certificate came of it");
@@ -205,7 +268,10 @@ async fn issued(api: &ApiServer, name: &str) -> Result<String, CommandError> {
     };
     loop {
         let posted: Option<Posted> = api.kubectl().get("certificatesigningrequest", Scope::Cluster, name).await?;
-        let status = posted.ok_or_else(|| failed("it is gone".to_owned()))?.status;
+        let Posted { metadata, status } = posted.ok_or_else(|| failed("it is gone".to_owned()))?;
+        if metadata != *ours {
+            return Err(failed("it is gone, and another one has its name".to_owned()));
+        }
         if let Some(certificate) = status.certificate {
             return Ok(certificate);
         }
@@ -216,5 +282,98 @@ async fn issued(api: &ApiServer, name: &str) -> Result<String, CommandError> {
             return Err(failed(format!("not within {} s", ISSUED.as_secs())));
         }
         smol::Timer::after(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use latchkey_test_support::block_on;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::stock::Stock;
+
+    /// A script that stands in for kubectl and an API server, which signs with a key of its own.
+    const STAND_IN: &str = r#"
+cd "${0%/*}" || exit 1
+case "$*" in
+"version "*) echo '{"clientVersion":{"gitVersion":"v1.34.0"}}' ;;
+"get --raw /version "*) echo '{"gitVersion":"v1.34.0"}' ;;
+"create "*)
+    sed 's/.*"request":"\([^"]*\)".*/\1/' | base64 -d >request.pem
+    echo '{"metadata":{"name":"made","uid":"u-1","resourceVersion":"7"}}' ;;
+"replace --raw "*) echo "$3" >path; cat >approved ;;
+"get "*)
+    openssl x509 -req -in "$(cat which)" -CA ca.pem -CAkey ca.key -set_serial 1 >certificate.pem 2>/dev/null
+    echo "{\"metadata\":{\"uid\":\"$(cat uid)\"},\"status\":{\"certificate\":\"$(base64 -w0 certificate.pem)\"}}" ;;
+"config view "*) echo '{"server":"https://10.0.0.1:6443","certificate-authority-data":"QQ=="}' ;;
+"delete "*) ;;
+*) exit 1 ;;
+esac
+"#;
+
+    /// Asks for credentials where the object of that name has this uid by then, and the certificate is for this request.
+    fn ask(uid: &str, which: &str) -> (TempDir, Result<(), CommandError>) {
+        let directory = TempDir::new().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let (authority, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        let files = [
+            ("kubectl", format!("#!/bin/sh\n{STAND_IN}")),
+            ("ca.pem", params.self_signed(&authority).unwrap().pem()),
+            ("ca.key", authority.serialize_pem()),
+            ("other.pem", params.serialize_request(&other).unwrap().pem().unwrap()),
+            ("uid", uid.to_owned()),
+            ("which", which.to_owned()),
+            ("admin.conf", String::new()),
+        ];
+        for (name, text) in files {
+            fs::write(path(name), text).unwrap();
+        }
+        fs::set_permissions(path("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
+        let issued = block_on(async {
+            let kubectl = Stock::new(Some(&path("kubectl")), None).kubectl(&path("admin.conf")).await?;
+            issue(&ApiServer::new(kubectl, &path("admin.conf")), &path("join-service.conf")).await
+        });
+        (directory, issued)
+    }
+
+    #[test]
+    fn what_is_approved_is_the_object_that_was_made() {
+        let (directory, issued) = ask("u-1", "request.pem");
+        issued.unwrap();
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        assert!(read("path").starts_with(&format!("{REQUESTS}/latchkey-join-service-")), "{}", read("path"));
+        let approved = read("approved");
+        for part in [
+            r#""uid":"u-1""#,
+            r#""resourceVersion":"7""#,
+            r#""signerName":"kubernetes.io/kube-apiserver-client""#,
+            r#""status":{"conditions":[{"type":"Approved","status":"True""#,
+        ] {
+            assert!(approved.contains(part), "{part}: {approved}");
+        }
+        assert!(read("join-service.conf").contains("10.0.0.1:6443"));
+    }
+
+    #[test]
+    fn what_was_issued_to_another_object_or_for_another_key_is_not_taken() {
+        for (uid, which, why) in [("u-2", "request.pem", "another one has its name"), ("u-1", "other.pem", "the key")] {
+            let (directory, issued) = ask(uid, which);
+            let error = issued.unwrap_err();
+            assert!(error.because.iter().any(|because| because.contains(why)), "{error:?}");
+            assert!(!directory.path().join("join-service.conf").exists());
+        }
+    }
+
+    #[test]
+    fn an_object_that_does_not_say_which_it_is_is_approved_by_nobody() {
+        for metadata in [r#"{"uid":"u-1"}"#, r#"{"resourceVersion":"7"}"#, r#"{"uid":"","resourceVersion":"7"}"#] {
+            let made: Option<Made> = serde_json::from_str(metadata).ok();
+            assert!(made.is_none_or(|made| made.identity().is_none()), "{metadata}");
+        }
     }
 }

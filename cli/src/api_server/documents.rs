@@ -56,7 +56,7 @@ impl ApiServer {
             let mut map = self.document(REFERENCES_MAP).await?;
             let policy = policy_in(&self.data(POLICY_MAP).await?).map_err(unusable)?;
             let revisions = revisions_in(&self.data(REVISIONS_MAP).await?).map_err(unusable)?;
-            let revision = trust::authentic(path, &policy, manifest.clone(), signature.clone())?;
+            let revision = trust::authentic(path, &policy, &manifest, signature.clone())?;
             let in_force = manifests_in(&map.data, &policy, &revisions).map_err(unusable)?;
             let placed = place(&policy, &revision, in_force, &revisions, options)?;
             let key = placed.before.unwrap_or_else(|| format!("{}.json", revision.values().name()));

@@ -6,7 +6,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::{
     CLAIM, Claimed, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, PENDING_MAP, node_object,
 };
-use latchkey_cluster_store::{Denials, Enrolment, NodeName, NodeRecord, PendingRecord, Role, RoleRule};
+use latchkey_cluster_store::{Denials, Enrolment, NodeName, NodeRecord, NotDenied, PendingRecord, Role, RoleRule};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -113,10 +113,11 @@ impl ApiServer {
 
     pub(crate) async fn let_in(
         &self,
-        ek: EkDigest,
+        of: &NotDenied,
         role: RoleRule,
         name: Option<NodeName>,
     ) -> Result<(), CommandError> {
+        let ek = of.ek();
         self.change_rules(|rules| {
             rules.admit(ek, role, name.clone());
             true

@@ -2,11 +2,12 @@
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::{GROUP, NODE, VERSION};
-use latchkey_cluster_store::{DiskRelease, NodeRecord, Recorded, ReleaseRefusal, check_not_denied};
+use latchkey_cluster_store::{DiskRelease, NodeRecord, NotDenied, Recorded, ReleaseRefusal};
 use latchkey_keys::Uuid;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::time::Instant;
 
 use super::machines::resource;
 use super::{ApiServer, TRIES};
@@ -35,9 +36,15 @@ struct Replacement<'a> {
 }
 
 impl ApiServer {
+    /// The witness that a machine is not shut out now.
+    async fn not_denied(&self, ek: EkDigest) -> Result<NotDenied, CommandError> {
+        let now = Instant::now();
+        self.denied().await?.check(&ek, now).map_err(|refusal| refused(&refusal))
+    }
+
     /// The witness for a disk in this machine: nobody shut it out, its record names the disk, and no other record does.
     pub(crate) async fn release_of(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
-        check_not_denied(&self.denied().await?, &ek).map_err(|refusal| refused(&refusal))?;
+        let not_denied = self.not_denied(ek).await?;
         // Others that cannot be read are passed over, as in a directory: this machine's own has to name the disk.
         let (records, _) = self.records().await?;
         let names = |record: &&NodeRecord| record.ek_sha256 != ek && record.uuids().any(|uuid| uuid == disk);
@@ -49,7 +56,7 @@ impl ApiServer {
         let own = own.ok_or_else(|| refused(&ReleaseRefusal::MachineNotOnRecord { ek }))?;
         #[expect(clippy::disallowed_methods, reason = "it was read from the API server just now")]
         let recorded = Recorded::stands_elsewhere(own, 0);
-        recorded.release(disk).map_err(|refusal| refused(&refusal))
+        recorded.release(disk, &not_denied).map_err(|refusal| refused(&refusal))
     }
 
     /// Makes the record of the machine that has this disk that of another, as [`NodeRecord::moved_to`] says it; the witness for the
@@ -62,14 +69,12 @@ impl ApiServer {
         disk: Uuid,
         to: EkDigest,
     ) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
-        check_not_denied(&self.denied().await?, &to).map_err(|refusal| refused(&refusal))?;
+        drop(self.not_denied(to).await?);
         let (records, _) = self.records().await?;
         let names = |record: &&NodeRecord| record.ek_sha256 != to && record.uuids().any(|uuid| uuid == disk);
         let Some(before) = records.iter().find(names) else { return Ok((self.release_of(to, disk).await?, None)) };
         // A disk that was replaced is nobody's any more, wherever it is.
-        #[expect(clippy::disallowed_methods, reason = "it was read from the API server just now")]
-        let recorded = Recorded::stands_elsewhere(before.clone(), 0);
-        drop(recorded.release(disk).map_err(|refusal| refused(&refusal))?);
+        before.version_of(disk).map_err(|refusal| refused(&refusal))?;
         let next = match records.iter().find(|record| record.ek_sha256 == to) {
             Some(half) if half.is_move_of(before) => half.clone(),
             Some(_) => return Err(has_a_record(to)),

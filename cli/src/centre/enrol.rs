@@ -11,6 +11,7 @@ use crate::clusters::NAMESPACE;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
+use crate::owner::as_owner_of;
 use crate::pinned_key::hash_of;
 use crate::store_error::unusable;
 
@@ -44,9 +45,10 @@ impl EnrolService {
 pub(super) fn make(site: &Site) -> Result<EnrolService, CommandError> {
     let key = key(site)?;
     let registrations = site.layout.registrations();
-    let store = RegistrationStore::open(&registrations).map_err(unusable)?;
+    let store = as_owner_of(&registrations, || RegistrationStore::open(&registrations).map_err(unusable))?;
     if !store.rules_path().exists() {
-        store.write_rules(&Rules::of(setup::local(site)?.cluster_chart, NAMESPACE)).map_err(unusable)?;
+        let rules = Rules::of(setup::local(site)?.cluster_chart, NAMESPACE);
+        as_owner_of(&registrations, || store.write_rules(&rules).map_err(unusable))?;
     }
     Ok(EnrolService {
         address: site.parameters.enrol_service(),

@@ -9,7 +9,7 @@ use super::ClusterDir;
 use crate::clock::now;
 use crate::documents::{Documents, InstallOptions, PolicyFile, place};
 use crate::error::CommandError;
-use crate::files::{self, Readers};
+use crate::files;
 use crate::store_error::unusable;
 use crate::trust::{self, Found, Trust};
 
@@ -22,83 +22,93 @@ pub(crate) type ManifestFiles = (PathBuf, Vec<u8>, Option<Vec<u8>>);
 impl ClusterDir {
     /// Every manifest as its files have it.
     pub(crate) fn manifests(&self) -> Result<Vec<ManifestFiles>, CommandError> {
-        let policy = self.0.policy().map_err(unusable)?;
-        let found = self.0.manifests(&policy).map_err(unusable)?;
-        let files = found.into_iter().map(|(path, _)| {
-            let (manifest, signature) = Trust::manifest_file(&path)?;
-            Ok((path, manifest, signature))
-        });
-        files.collect()
+        self.as_owner(|| {
+            let policy = self.0.policy().map_err(unusable)?;
+            let found = self.0.manifests(&policy).map_err(unusable)?;
+            let files = found.into_iter().map(|(path, _)| {
+                let (manifest, signature) = Trust::manifest_file(&path)?;
+                Ok((path, manifest, signature))
+            });
+            files.collect()
+        })
     }
 
     /// Puts policy, reference values and join rules there for the join service, where there are none yet.
     pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), CommandError> {
-        let mut writer = self.0.writer().map_err(unusable)?;
-        self.0.check_revisions(&trust.references).map_err(unusable)?;
-        for Found { name, manifest, signature } in &trust.manifests {
-            let path = self.0.references_path().join(format!("{name}.json"));
-            if !path.exists() && !self.path("reference.json").exists() {
-                self.0.make_references().map_err(unusable)?;
-                writer.put_manifest(&trust.policy, &path, manifest, signature.as_deref()).map_err(unusable)?;
+        self.as_owner(|| {
+            let mut writer = self.0.writer().map_err(unusable)?;
+            self.0.check_revisions(&trust.references).map_err(unusable)?;
+            for Found { name, manifest, signature } in &trust.manifests {
+                let path = self.0.references_path().join(format!("{name}.json"));
+                if !path.exists() && !self.path("reference.json").exists() {
+                    self.0.make_references().map_err(unusable)?;
+                    writer.put_manifest(&trust.policy, &path, manifest, signature.as_deref()).map_err(unusable)?;
+                }
             }
-        }
-        let policy = self.path("policy.json");
-        if !policy.exists() {
-            files::replace(&policy, &trust.policy_file, Readers::Anyone)?;
-        }
-        // What the join service will read must be usable before a node depends on it.
-        let references = self.0.policy().and_then(|policy| self.0.references(&policy)).map_err(unusable)?;
-        writer.remember(&references, now()).map_err(unusable)?;
-        drop(writer);
-        if self.path("enrolment.json").exists() {
-            return Ok(());
-        }
-        // Who trusts a vendor does not know whose machines will come; who pins TPMs has named them.
-        let rules = if trust.policy.trusts_authority() { Enrolment::hold_all() } else { Enrolment::workers_and([]) };
-        self.0.write_enrolment(&rules).map_err(unusable)
+            let policy = self.path("policy.json");
+            if !policy.exists() {
+                writer.write_policy(&trust.policy_file).map_err(unusable)?;
+            }
+            // What the join service will read must be usable before a node depends on it.
+            let references = self.0.policy().and_then(|policy| self.0.references(&policy)).map_err(unusable)?;
+            writer.remember(&references, now()).map_err(unusable)?;
+            if self.path("enrolment.json").exists() {
+                return Ok(());
+            }
+            // Who trusts a vendor does not know whose machines will come; who pins TPMs has named them.
+            let rules =
+                if trust.policy.trusts_authority() { Enrolment::hold_all() } else { Enrolment::workers_and([]) };
+            writer.write_enrolment(&rules).map_err(unusable)
+        })
     }
 }
 
 impl Documents for ClusterDir {
     fn trust(&self) -> Result<Trust, CommandError> {
-        let policy_file = files::read(&self.path("policy.json"), MAX_POLICY)?;
-        let policy = self.0.policy().map_err(unusable)?;
-        let references = self.0.references(&policy).map_err(unusable)?;
-        self.0.remember(&references, now()).map_err(unusable)?;
-        Ok(Trust::in_force(policy_file, policy, references))
+        self.as_owner(|| {
+            let policy_file = files::read(&self.path("policy.json"), MAX_POLICY)?;
+            let policy = self.0.policy().map_err(unusable)?;
+            let references = self.0.references(&policy).map_err(unusable)?;
+            self.0.remember(&references, now()).map_err(unusable)?;
+            Ok(Trust::in_force(policy_file, policy, references))
+        })
     }
 
     fn held_against(&self, trust: Trust) -> Result<Trust, CommandError> {
-        self.0.check_revisions(&trust.references).map_err(unusable)?;
+        self.as_owner(|| self.0.check_revisions(&trust.references).map_err(unusable))?;
         Ok(Trust { remembers: true, ..trust })
     }
 
     fn install(&self, path: &Path, options: InstallOptions) -> Result<(AuthenticManifest, String), CommandError> {
-        let policy = self.0.policy().map_err(unusable)?;
+        // The operator's, who may have it where the directory's owner reads nothing.
         let (manifest, signature) = Trust::manifest_file(path)?;
-        let revision = trust::authentic(path, &policy, manifest.clone(), signature.clone())?;
-        // Another installation may be under way: what is looked at from here on stays until this one is remembered.
-        let mut writer = self.0.writer().map_err(unusable)?;
-        let in_force = self.0.manifests(&policy).map_err(unusable)?;
-        let revisions = self.0.revisions().map_err(unusable)?;
-        let placed = place(&policy, &revision, in_force, &revisions, options)?;
-        let fresh = || self.0.references_path().join(format!("{}.json", revision.values().name()));
-        let target = placed.before.unwrap_or_else(fresh);
-        if options.replace_newer {
-            // Before the file is there: stopped in between, the newer revision is still in force, and this can be done again.
-            writer.go_back_to(&revision, now()).map_err(unusable)?;
-        }
-        self.0.make_references().map_err(unusable)?;
-        writer.put_manifest(&policy, &target, &manifest, signature.as_deref()).map_err(unusable)?;
-        writer.remember(&placed.references, now()).map_err(unusable)?;
-        Ok((revision, target.display().to_string()))
+        self.as_owner(|| {
+            let policy = self.0.policy().map_err(unusable)?;
+            let revision = trust::authentic(path, &policy, &manifest, signature.clone())?;
+            // Another installation may be under way: what is looked at from here on stays until this one is remembered.
+            let mut writer = self.0.writer().map_err(unusable)?;
+            let in_force = self.0.manifests(&policy).map_err(unusable)?;
+            let revisions = self.0.revisions().map_err(unusable)?;
+            let placed = place(&policy, &revision, in_force, &revisions, options)?;
+            let fresh = || self.0.references_path().join(format!("{}.json", revision.values().name()));
+            let target = placed.before.unwrap_or_else(fresh);
+            if options.replace_newer {
+                // Before the file is there: stopped in between, the newer revision is still in force, and this can be done again.
+                writer.go_back_to(&revision, now()).map_err(unusable)?;
+            }
+            self.0.make_references().map_err(unusable)?;
+            writer.put_manifest(&policy, &target, &manifest, signature.as_deref()).map_err(unusable)?;
+            writer.remember(&placed.references, now()).map_err(unusable)?;
+            Ok((revision, target.display().to_string()))
+        })
     }
 
     fn install_policy(&self, policy: &PolicyFile) -> Result<String, CommandError> {
-        let writer = self.0.writer().map_err(unusable)?;
-        self.0.references(&policy.policy).map_err(unusable)?;
-        self.0.write_policy(&policy.text).map_err(unusable)?;
-        drop(writer);
-        Ok(self.path("policy.json").display().to_string())
+        self.as_owner(|| {
+            let mut writer = self.0.writer().map_err(unusable)?;
+            self.0.references(&policy.policy).map_err(unusable)?;
+            writer.write_policy(policy.text.as_bytes()).map_err(unusable)?;
+            Ok(self.path("policy.json").display().to_string())
+        })
     }
 }

@@ -32,33 +32,37 @@ pub(crate) struct FirstNode {
 impl ClusterDir {
     /// The cluster exists from here on: its first node is locked on it.
     pub(crate) fn initialise(&self, cluster: &ClusterFile, first: &FirstNode) -> Result<(), CommandError> {
-        let mut writer = self.0.writer().map_err(unusable)?;
-        let mut record = self.first_record(first, cluster.key_version)?;
-        if let Some(seen) = &first.seen {
-            record.keep(seen, now());
-        }
-        if self.cluster()?.is_some() { writer.put(&record).map(drop) } else { writer.initialise(cluster, &record) }
-            .map_err(unusable)
+        self.as_owner(|| {
+            let mut writer = self.0.writer().map_err(unusable)?;
+            let mut record = self.first_record(first, cluster.key_version)?;
+            if let Some(seen) = &first.seen {
+                record.keep(seen, now());
+            }
+            if self.cluster()?.is_some() { writer.put(&record).map(drop) } else { writer.initialise(cluster, &record) }
+                .map_err(unusable)
+        })
     }
 
     /// How the first node's bootstrap ended.
     pub(crate) fn report(&self, first: &FirstNode, outcome: Outcome) -> Result<(), CommandError> {
-        let mut writer = self.0.writer().map_err(unusable)?;
-        let Some(record) = self.0.record(&first.ek).map_err(unusable)? else { return Ok(()) };
-        let mut record = record.into_inner();
-        if outcome == Outcome::Succeeded {
-            for disk in record.disks.iter_mut().filter(|disk| disk.uuid == first.disk) {
-                disk.state = DiskState::Confirmed;
+        self.as_owner(|| {
+            let mut writer = self.0.writer().map_err(unusable)?;
+            let Some(record) = self.0.record(&first.ek).map_err(unusable)? else { return Ok(()) };
+            let mut record = record.into_inner();
+            if outcome == Outcome::Succeeded {
+                for disk in record.disks.iter_mut().filter(|disk| disk.uuid == first.disk) {
+                    disk.state = DiskState::Confirmed;
+                }
+                if !first.addresses.is_empty() {
+                    record.addresses.clone_from(&first.addresses);
+                }
             }
-            if !first.addresses.is_empty() {
-                record.addresses.clone_from(&first.addresses);
+            if let Some(boot) = first.locked {
+                record.keep_lock(boot);
             }
-        }
-        if let Some(boot) = first.locked {
-            record.keep_lock(boot);
-        }
-        record.reported = Some(Reported { at: now(), disk: first.disk, outcome });
-        writer.put(&record).map(drop).map_err(unusable)
+            record.reported = Some(Reported { at: now(), disk: first.disk, outcome });
+            writer.put(&record).map(drop).map_err(unusable)
+        })
     }
 
     /// The record of a node that begins the cluster, with what an earlier attempt on it left behind.

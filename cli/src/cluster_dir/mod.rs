@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, Denials, DiskRelease, NodeName, NodeRecord, PendingRecord, ReleaseError, ReleaseRefusal,
-    RoleRule, StoreError, check_not_denied,
+    ClusterFile, ClusterStore, Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, ReleaseError,
+    ReleaseRefusal, RoleRule, StoreError,
 };
 use latchkey_keys::{KeyVersion, Uuid};
 
@@ -21,11 +21,15 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::owner::as_owner_of;
 use crate::store_error::unusable;
 
 /// Held by the one `latchkey init` that works on the directory. Not the directory's own lock: the join service may write
 /// records while an init waits.
 const HELD: &str = "init.lock";
+
+/// How far `latchkey init` has come there.
+pub(crate) const JOURNAL: &str = "init.json";
 
 /// Stands there if the cluster's records and documents are elsewhere.
 pub(crate) const STORE: &str = "store.json";
@@ -37,21 +41,38 @@ pub(crate) struct ClusterDir(ClusterStore);
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
 
+/// What makes a directory a cluster's: `latchkey init` writes the first before it asks the machine, the second once that is locked.
+const OF_A_CLUSTER: [&str; 2] = [JOURNAL, "cluster.json"];
+
 impl ClusterDir {
-    /// The directory at `path`, which must exist.
+    /// The directory of a cluster at `path`. In any other one nothing is read, and nothing is left behind: what is asked of a
+    /// machine there would be done, and heard by nobody.
     pub(crate) fn open(path: &Path) -> Result<Self, CommandError> {
+        let missing = |code, what| {
+            let failure = CommandError::new(Exit::Missing, code, what);
+            Err(failure.fix("name the directory that `latchkey init` was given"))
+        };
         if !path.is_dir() {
-            let what = format!("there is no directory {}", path.display());
-            let failure = CommandError::new(Exit::Missing, CommandCode::DirectoryMissing, what);
-            return Err(failure.fix("name the directory that `latchkey init` was given"));
+            return missing(CommandCode::DirectoryMissing, format!("there is no directory {}", path.display()));
         }
+        if !OF_A_CLUSTER.iter().any(|name| path.join(name).exists()) {
+            return missing(CommandCode::ClusterMissing, format!("{} is no cluster's directory", path.display()));
+        }
+        as_owner_of(path, || ClusterStore::open(path).map(Self).map_err(unusable))
+    }
+
+    /// The directory at `path`, made if it is missing; for `latchkey init` alone, which makes it a cluster's.
+    pub(crate) fn make(path: &Path) -> Result<Self, CommandError> {
+        files::make_directory(path)?;
         ClusterStore::open(path).map(Self).map_err(unusable)
     }
 
-    /// The directory at `path`, made if it is missing.
-    pub(crate) fn make(path: &Path) -> Result<Self, CommandError> {
-        files::make_directory(path)?;
-        Self::open(path)
+    /// Does what concerns its files.
+    pub(crate) fn as_owner<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, CommandError> + Send,
+    ) -> Result<T, CommandError> {
+        as_owner_of(self.0.path(), work)
     }
 
     /// Its files.
@@ -74,8 +95,11 @@ impl ClusterDir {
             CommandError::local(CommandCode::DirectoryLock, format!("cannot lock {}", path.display()))
                 .because(error.to_string())
         };
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = opened.map_err(|error| failed(&error))?;
+        // Not as the directory's owner: root's earlier runs made it for root alone. It is locked, and nothing else.
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(&path).map_err(|error| failed(&error))?;
         match file.try_lock() {
             Ok(()) => Ok(Held(file)),
             Err(TryLockError::WouldBlock) => {
@@ -88,7 +112,7 @@ impl ClusterDir {
 
     /// The cluster, `None` before its first node is locked.
     pub(crate) fn cluster(&self) -> Result<Option<ClusterFile>, CommandError> {
-        self.0.cluster().map_err(unusable)
+        self.as_owner(|| self.0.cluster().map_err(unusable))
     }
 
     /// The cluster, which must be there.
@@ -104,87 +128,98 @@ impl ClusterDir {
 
     /// All nodes, by name, and what is wrong with records that cannot be read.
     pub(crate) fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
-        let mut nodes = Vec::new();
-        let mut wrong = Vec::new();
-        for record in self.0.records().map_err(unusable)? {
-            match record {
-                Ok(record) => nodes.push(record.into_inner()),
-                Err(error) => wrong.push(error.to_string()),
+        self.as_owner(|| {
+            let mut nodes = Vec::new();
+            let mut wrong = Vec::new();
+            for record in self.0.records().map_err(unusable)? {
+                match record {
+                    Ok(record) => nodes.push(record.into_inner()),
+                    Err(error) => wrong.push(error.to_string()),
+                }
             }
-        }
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok((nodes, wrong))
+            nodes.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok((nodes, wrong))
+        })
     }
 
     /// The version of the master secret that a disk's key comes from, if a record names the disk as one in use.
     pub(crate) fn key_version_of(&self, disk: Uuid) -> Result<Option<KeyVersion>, CommandError> {
-        let holders = self.0.holders(disk).map_err(unusable)?;
-        Ok(holders.iter().find_map(|record| record.disk(disk)).and_then(|disk| KeyVersion::new(disk.key_version)))
+        self.as_owner(|| {
+            let holders = self.0.holders(disk).map_err(unusable)?;
+            Ok(holders.iter().find_map(|record| record.disk(disk)).and_then(|disk| KeyVersion::new(disk.key_version)))
+        })
     }
 
     /// Machines that wait for the operator.
     pub(crate) fn pending(&self) -> Result<Vec<PendingRecord>, CommandError> {
-        self.0.pending().map_err(unusable)
+        self.as_owner(|| self.0.pending().map_err(unusable))
     }
 
     /// TPMs that are shut out.
     pub(crate) fn denials(&self) -> Result<Denials, CommandError> {
-        self.0.denials().map_err(unusable)
+        self.as_owner(|| self.0.denials().map_err(unusable))
     }
 
     pub(crate) fn denial_reason(&self, ek: EkDigest) -> Result<String, CommandError> {
-        self.0.denial_reason(&ek).map_err(unusable)
+        self.as_owner(|| self.0.denial_reason(&ek).map_err(unusable))
     }
 
     pub(crate) fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
-        self.0.deny(&ek, reason).map_err(unusable)
+        self.as_owner(|| self.0.deny(&ek, reason).map_err(unusable))
     }
 
     pub(crate) fn allow(&self, ek: EkDigest) -> Result<bool, CommandError> {
-        self.0.allow(&ek).map_err(unusable)
+        self.as_owner(|| self.0.allow(&ek).map_err(unusable))
     }
 
-    /// Gives a TPM a rule of its own.
-    pub(crate) fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
-        let mut writer = self.0.writer().map_err(unusable)?;
-        let mut rules = self.0.enrolment().map_err(unusable)?;
-        rules.admit(ek, role, name);
-        self.0.write_enrolment(&rules).map_err(unusable)?;
-        writer.forget_pending(&ek).map_err(unusable)
+    /// Gives a TPM that is not shut out a rule of its own.
+    pub(crate) fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+        self.as_owner(|| {
+            let ek = of.ek();
+            let mut writer = self.0.writer().map_err(unusable)?;
+            let mut rules = self.0.enrolment().map_err(unusable)?;
+            rules.admit(ek, role, name);
+            writer.write_enrolment(&rules).map_err(unusable)?;
+            writer.forget_pending(&ek).map_err(unusable)
+        })
     }
 
     /// Removes a machine's record and rule; whether there was one of them.
     pub(crate) fn remove(&self, ek: EkDigest) -> Result<bool, CommandError> {
-        let mut writer = self.0.writer().map_err(unusable)?;
-        let mut rules = self.0.enrolment().map_err(unusable)?;
-        // The rule first: a machine that asks in between is not let in again.
-        let had_rule = rules.forget(&ek);
-        if had_rule {
-            self.0.write_enrolment(&rules).map_err(unusable)?;
-        }
-        Ok(writer.remove(&ek).map_err(unusable)? || had_rule)
+        self.as_owner(|| {
+            let mut writer = self.0.writer().map_err(unusable)?;
+            let mut rules = self.0.enrolment().map_err(unusable)?;
+            // The rule first: a machine that asks in between is not let in again.
+            let had_rule = rules.forget(&ek);
+            if had_rule {
+                writer.write_enrolment(&rules).map_err(unusable)?;
+            }
+            Ok(writer.remove(&ek).map_err(unusable)? || had_rule)
+        })
     }
 
     /// The witness for this disk in this machine, by the record.
     pub(crate) fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
-        self.0.release(&ek, disk).map_err(not_released)
+        self.as_owner(|| self.0.release(&ek, disk).map_err(not_released))
     }
 
     /// Puts a disk on the record of another machine, because the operator says that it is there now; and the machine that it was
     /// of, if it was not of this one before.
     pub(crate) fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
-        check_not_denied(&self.0.denials().map_err(unusable)?, &to).map_err(|refusal| refused(&refusal))?;
-        let mut writer = self.0.writer().map_err(unusable)?;
-        let before = self.0.holders(disk).map_err(unusable)?.into_iter().find(|record| record.ek_sha256 != to);
-        let Some(before) = before else { return Ok((self.release(to, disk)?, None)) };
-        // A disk that was replaced is nobody's any more, wherever it is.
-        drop(before.release(disk).map_err(|refusal| refused(&refusal))?);
-        let moved = writer.move_record(&before, to, now()).map_err(|error| match error {
-            StoreError::Exists { .. } => has_a_record(to),
-            other => unusable(other),
-        })?;
-        let release = moved.release(disk).map_err(|refusal| refused(&refusal))?;
-        Ok((release, Some(before.ek_sha256)))
+        self.as_owner(|| {
+            let not_denied = self.0.not_denied(&to).map_err(not_released)?;
+            let mut writer = self.0.writer().map_err(unusable)?;
+            let before = self.0.holders(disk).map_err(unusable)?.into_iter().find(|record| record.ek_sha256 != to);
+            let Some(before) = before else { return Ok((self.release(to, disk)?, None)) };
+            // A disk that was replaced is nobody's any more, wherever it is.
+            before.version_of(disk).map_err(|refusal| refused(&refusal))?;
+            let moved = writer.move_record(&before, to, now()).map_err(|error| match error {
+                StoreError::Exists { .. } => has_a_record(to),
+                other => unusable(other),
+            })?;
+            let release = moved.release(disk, &not_denied).map_err(|refusal| refused(&refusal))?;
+            Ok((release, Some(before.ek_sha256)))
+        })
     }
 }
 

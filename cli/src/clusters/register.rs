@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::StoreError;
 use latchkey_cluster_store::registration::{
-    Admitted, Held, Invitation, InvitationFile, InvitationHash, InvitationToken, RegistrationStore, Wanted,
+    Admitted, Held, Invitation, InvitationFile, InvitationHash, InvitationToken, RULES, RegistrationStore, Wanted,
 };
 use latchkey_factory_plus::{ClusterName, Uuid};
 use serde::Serialize;
@@ -17,6 +18,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style, Tone, pairs, printable};
+use crate::owner::as_owner_of;
 use crate::store_error::unusable;
 
 /// How long an invitation is good for where nobody says.
@@ -28,12 +30,21 @@ const SHORTEST_REFERENCE: usize = 8;
 
 fn directory(arguments: &Arguments) -> Result<RegistrationStore, CommandError> {
     let path = arguments.required_path("directory")?;
-    if !path.is_dir() {
-        let failure =
-            CommandError::local(CommandCode::DirectoryUnusable, format!("{} is no directory", path.display()));
+    // Nobody would hear of what is said elsewhere. The service starts without its rules as little.
+    if !path.join(RULES).exists() {
+        let what = format!("{} is no enrol service's directory: it has no {RULES}", path.display());
+        let failure = CommandError::new(Exit::Missing, CommandCode::DirectoryUnusable, what);
         return Err(failure.fix("name the directory that `directory` of the enrol service's configuration names"));
     }
-    RegistrationStore::open(path).map_err(unusable)
+    as_owner_of(path, || RegistrationStore::open(path).map_err(unusable))
+}
+
+/// Does what concerns its files.
+fn within<T: Send>(
+    directory: &RegistrationStore,
+    work: impl FnOnce() -> Result<T, StoreError> + Send,
+) -> Result<T, CommandError> {
+    as_owner_of(directory.documents().path(), || work().map_err(unusable))
 }
 
 fn wanted(arguments: &Arguments, name: &str) -> Result<Wanted, CommandError> {
@@ -56,10 +67,7 @@ pub(crate) fn invite(arguments: &Arguments, output: &Output) -> Result<Exit, Com
     let invitation = Invitation::new(token.hash(), cluster, made, made + lifetime.as_secs());
     // Before the service knows it: a token that nobody has would wait for its end.
     files::write_new(to, InvitationFile::new(&token, &invitation).to_json().as_bytes(), Readers::OwnerOnly)?;
-    directory.invite(&invitation).map_err(|error| {
-        drop(std::fs::remove_file(to));
-        unusable(error)
-    })?;
+    within(&directory, || directory.invite(&invitation)).inspect_err(|_| drop(std::fs::remove_file(to)))?;
     output.report(&InviteReport {
         cluster: invitation.cluster.name,
         invitation: invitation.sha256,
@@ -91,11 +99,11 @@ impl Report for InviteReport {
 pub(crate) fn uninvite(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = directory(arguments)?;
     let meant = arguments.operand_text(0)?;
-    let invitations = directory.invitations().map_err(unusable)?;
+    let invitations = within(&directory, || directory.invitations())?;
     let of_name = |one: &&Invitation| one.cluster.name.as_str() == meant || one.sha256.to_string() == meant;
     let mut revoked = Vec::new();
     for one in invitations.iter().filter(of_name) {
-        if directory.revoke(&one.sha256).map_err(unusable)? {
+        if within(&directory, || directory.revoke(&one.sha256))? {
             revoked.push(one.sha256);
         }
     }
@@ -120,7 +128,8 @@ impl Report for UninviteReport {
 
 /// Who waits.
 pub(crate) fn held(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let held = directory(arguments)?.held().map_err(unusable)?;
+    let directory = directory(arguments)?;
+    let held = within(&directory, || directory.held())?;
     output.report(&HeldReport { held })
 }
 
@@ -156,14 +165,14 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     let directory = directory(arguments)?;
     let reference = arguments.operand_text(0)?;
     let cluster = wanted(arguments, arguments.required_text("name")?)?;
-    let waiting = directory.held().map_err(unusable)?;
+    let waiting = within(&directory, || directory.held())?;
     let held = one_of(&waiting, reference)?;
-    if directory.documents().denials().map_err(unusable)?.has(&held.ek_sha256) {
+    if within(&directory, || directory.documents().denials())?.has(&held.ek_sha256) {
         let failure = CommandError::usage(format!("the TPM {} is shut out", held.ek_sha256));
         return Err(failure.fix("take its file out of `denied/` of the directory first"));
     }
     let admitted = Admitted::new(held.ek_sha256, held.disk, cluster, now());
-    directory.admit(&admitted).map_err(unusable)?;
+    within(&directory, || directory.admit(&admitted))?;
     output.report(&AdmitReport { ek_sha256: held.ek_sha256, cluster: admitted.cluster.name })
 }
 

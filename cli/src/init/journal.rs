@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::asked::Asked;
 use crate::clock::now;
-use crate::cluster_dir::ClusterDir;
+use crate::cluster_dir::{ClusterDir, JOURNAL};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
 
-const NAME: &str = "init.json";
 const VERSION: u32 = 1;
 /// Far more than it has.
 const MAX_JOURNAL: usize = 256 * 1024;
@@ -97,7 +96,7 @@ impl Stage {
 impl Journal {
     /// The journal of an earlier run, if there is one.
     pub(super) fn load(directory: &ClusterDir) -> Result<Option<Self>, CommandError> {
-        let path = directory.path(NAME);
+        let path = directory.path(JOURNAL);
         if !path.exists() {
             return Ok(None);
         }
@@ -137,7 +136,7 @@ impl Journal {
         let shown = directory.shown();
         if self.version != VERSION {
             return Err(CommandError::usage(format!(
-                "{shown}/{NAME} has version {}, expected {VERSION}",
+                "{shown}/{JOURNAL} has version {}, expected {VERSION}",
                 self.version
             )));
         }
@@ -145,21 +144,17 @@ impl Journal {
             let what = format!("{shown} holds the cluster {:?}, not {name:?}", self.cluster_name);
             return Err(CommandError::usage(what).fix("use its name, or another directory for another cluster"));
         }
-        let secret = master.measurement_secret(self.key_version).ok();
-        let id =
-            secret.map(|secret| ClusterId::derive(&secret, &self.salt()?).map_err(CommandError::from)).transpose()?;
-        if id != Some(self.cluster_id) {
-            let what = "the master secret is not the one that this cluster was begun with";
-            return Err(CommandError::usage(what)
-                .fix(format!("use that one, or another directory than {shown} for a new cluster")));
-        }
-        Ok(())
+        let proven = self.cluster_id.prove(master, self.key_version.number(), &self.salt()?);
+        proven.map(drop).map_err(|error| {
+            let fix = format!("use the one of this cluster, or another directory than {shown} for a new cluster");
+            CommandError::from(error).fix(fix)
+        })
     }
 
     pub(super) fn salt(&self) -> Result<[u8; 32], CommandError> {
         let mut salt = [0; 32];
         hex::decode_to_slice(&self.measurement_salt, &mut salt)
-            .map_err(|_| CommandError::usage(format!("{NAME}: measurement_salt is not 64 hexadecimal digits")))?;
+            .map_err(|_| CommandError::usage(format!("{JOURNAL}: measurement_salt is not 64 hexadecimal digits")))?;
         Ok(salt)
     }
 
@@ -180,7 +175,7 @@ impl Journal {
 
     fn write(&self, directory: &ClusterDir) -> Result<(), CommandError> {
         let text = serde_json::to_string_pretty(self)
-            .map_err(|error| CommandError::local(CommandCode::JournalUnwritable, NAME).because(error.to_string()))?;
-        files::replace(&directory.path(NAME), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
+            .map_err(|error| CommandError::local(CommandCode::JournalUnwritable, JOURNAL).because(error.to_string()))?;
+        files::replace(&directory.path(JOURNAL), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
     }
 }

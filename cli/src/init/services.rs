@@ -5,7 +5,7 @@
 //! machine it is on, so that it is the same on every control plane.
 
 use latchkey_api::control_plane::{ControlPlaneFiles, file};
-use latchkey_api::service_files::{MAX_FILE, ServiceFiles};
+use latchkey_api::service_files::{MASTER_SECRET, MAX_FILE, ServiceFiles};
 use latchkey_cluster_store::control_plane;
 use latchkey_keys::{MasterSecret, SecretVec};
 use rcgen::{BasicConstraints, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -83,7 +83,7 @@ impl Inside {
         let client = authority.issue(KEY_CLIENT, ExtendedKeyUsagePurpose::ClientAuth).map_err(made)?;
         let files = vec![
             file("identity.key", self.identity.expose().to_vec()),
-            file("master.json", self.master.expose().to_vec()),
+            file(MASTER_SECRET, self.master.expose().to_vec()),
             file("control-plane.json", control_plane::to_json(shared).as_bytes().to_vec()),
             file("join-service.kubeconfig", kubeconfig.to_vec()),
             file("key-service-ca.pem", authority.certificate.into_bytes()),

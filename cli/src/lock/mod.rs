@@ -311,7 +311,7 @@ fn my_name() -> Result<String, CommandError> {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".into());
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_string_lossy();
-    let short = |text: &str| text.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
+    let short = |text: &str| latchkey_reason::printable(text).take(64).collect::<String>();
     let (process, run) = (std::process::id(), Uuid::random()?);
     Ok(format!("{}@{} (process {process}) run {run}", short(&user), short(&machine)))
 }

@@ -127,7 +127,7 @@ mod tests {
     fn what_is_no_event_log_is_refused_with_a_reason_and_a_fix() {
         let failure = unusable(Path::new("x"), &Source::read(b"nonsense".to_vec()).unwrap().log().unwrap_err());
         assert_eq!((failure.exit, failure.code.as_str()), (Exit::Usage, "event-log-malformed"));
-        assert!(failure.because[0].contains("at byte 0"), "{failure:?}");
+        assert!(failure.because[0].contains("no valid event log: at byte 8"), "{failure:?}");
         assert!(failure.remedy().contains("binary_bios_measurements"));
     }
 }

@@ -1,7 +1,7 @@
 //! `latchkey node admit`, `deny`, `allow`, `remove`: the operator's word about one machine.
 
 use latchkey_attestation::{EkDigest, KnownBy};
-use latchkey_cluster_store::{Denials, NodeName, ReleaseCode, RoleRule};
+use latchkey_cluster_store::{Denials, NodeName, RoleRule};
 use latchkey_keys::Uuid;
 use serde::Serialize;
 
@@ -24,12 +24,9 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         }
     };
     let name = arguments.value::<NodeName>("name")?;
-    if machines.denials()?.has(&ek) {
-        let failure = CommandError::new(Exit::Usage, ReleaseCode::MachineDenied, format!("the TPM {ek} is denied"));
-        return Err(failure.fix("take the denial back first, with `latchkey node allow`"));
-    }
+    let not_denied = machines.not_denied(ek)?;
     let held = machines.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
-    machines.admit(ek, role, name.clone())?;
+    machines.admit(&not_denied, role, name.clone())?;
     output.report(&AdmitReport {
         ek_sha256: ek,
         role: role.role().map_or("-", latchkey_cluster_store::Role::name),

@@ -19,8 +19,9 @@ pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     for sentence in wrong.iter().chain(denied.unreadable()) {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }
+    let unreadable_denials = denied.unreadable().to_vec();
     let denied = denied.iter().copied().collect();
-    output.report(&ListReport { nodes, held, denied, unreadable_records: wrong })
+    output.report(&ListReport { nodes, held, denied, unreadable_records: wrong, unreadable_denials })
 }
 
 /// The machines of a cluster.
@@ -30,9 +31,14 @@ struct ListReport {
     held: Vec<PendingRecord>,
     denied: Vec<EkDigest>,
     unreadable_records: Vec<String>,
+    unreadable_denials: Vec<String>,
 }
 
 impl Report for ListReport {
+    fn exit(&self) -> Exit {
+        Exit::of_damage(!(self.unreadable_records.is_empty() && self.unreadable_denials.is_empty()))
+    }
+
     fn text(&self, _: Style) -> String {
         let denied = |ek: &EkDigest| self.denied.contains(ek);
         let mut table = Table::new(&["NAME", "ROLE", "STATE", "TPM"]);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use latchkey_attestation::policy::{AkAlgorithm, Signers};
 use latchkey_attestation::reference::{ManifestName, SignerKey};
+use latchkey_attestation::verify::UnusableAuthority;
 use latchkey_attestation::{EkDigest, FirmwareChange, ImageVersion, PcrSet, Policy};
 use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
@@ -12,10 +13,12 @@ use super::snp_section::Section;
 use super::tdx_section::TdxSection;
 use super::trust_rules::TrustRuleFile;
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style};
+use crate::printable::printable;
 use crate::reference::signer_key;
 
 /// What a UKI measures: itself, Secure Boot's state, command line, initrd, what is put beside it.
@@ -29,8 +32,9 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let minimum = arguments.value("minimum-version")?.unwrap_or(ImageVersion::new(0, 0, 0));
     let draft = Draft::from_arguments(arguments)?;
     let rules: Vec<_> = manifests.iter().map(|name| (name.clone(), minimum)).collect();
-    draft.write(&rules, &signers(arguments)?, path)?;
-    output.report(&NewPolicyReport { file: path.display().to_string(), manifests })
+    let policy = draft.write(&rules, &signers(arguments)?, path)?;
+    let unusable = policy.unusable_authorities(now());
+    output.report(&NewPolicyReport { file: path.display().to_string(), manifests, unusable })
 }
 
 /// A policy was written.
@@ -38,12 +42,20 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
 struct NewPolicyReport {
     file: String,
     manifests: Vec<ManifestName>,
+    /// Authorities that stand in it and by which no TPM can be verified.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unusable: Vec<UnusableAuthority>,
 }
 
 impl Report for NewPolicyReport {
     fn text(&self, _: Style) -> String {
         let names: Vec<&str> = self.manifests.iter().map(ManifestName::as_str).collect();
-        format!("policy written to {}; it admits images of {}\n", self.file, names.join(", "))
+        let mut text = format!("policy written to {}; it admits images of {}\n", self.file, names.join(", "));
+        for UnusableAuthority { name, why } in &self.unusable {
+            text.push_str(&printable(&format!("no TPM is trusted by the intermediate {name}: {why}")));
+            text.push('\n');
+        }
+        text
     }
 }
 
@@ -145,8 +157,10 @@ impl Draft {
         manifests: &[(ManifestName, ImageVersion)],
         signers: &Signers,
         path: &Path,
-    ) -> Result<(), CommandError> {
-        files::write_new(path, self.text(manifests, signers)?.0.as_bytes(), Readers::Anyone)
+    ) -> Result<Policy, CommandError> {
+        let (text, policy) = self.text(manifests, signers)?;
+        files::write_new(path, text.as_bytes(), Readers::Anyone)?;
+        Ok(policy)
     }
 }
 

@@ -71,6 +71,7 @@ impl Section {
                     all(|report| report.platform().hides_ciphertext() && report.policy().demands_ciphertext_hiding()),
                 ),
                 ("alias-check", all(|report| report.platform().aliases_checked())),
+                ("iommu-write-safe", all(|report| report.platform().iommu_writes_safe())),
             ]),
         })
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
+use latchkey_attestation::parse::{PemError, PemSection};
 use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
@@ -13,8 +14,6 @@ use crate::which_machine;
 
 /// A bundle of many authorities' certificates.
 const MAX_PEM: usize = 512 * 1024;
-const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-const PEM_END: &str = "-----END CERTIFICATE-----";
 
 /// One of `ak_trust`, as `latchkey_attestation::policy` reads it.
 #[derive(Serialize)]
@@ -86,15 +85,14 @@ fn certificates(paths: &[PathBuf]) -> Result<Vec<String>, CommandError> {
     let mut found = Vec::new();
     for path in paths {
         let file = files::read(path, MAX_PEM)?;
-        let text = String::from_utf8(file).unwrap_or_default();
+        let unusable = |error: PemError| {
+            CommandError::usage(format!("{} cannot be used", path.display())).because(error.to_string())
+        };
+        // DER is no text, and gets the advice below.
+        let sections = if PemSection::is_in(&file) { PemSection::all(&file).map_err(unusable)? } else { Vec::new() };
         let before = found.len();
-        let mut rest = text.as_str();
-        while let Some(start) = rest.find(PEM_BEGIN) {
-            let block = rest.get(start..).unwrap_or_default();
-            let Some(end) = block.find(PEM_END).map(|at| at + PEM_END.len()) else { break };
-            found.push(format!("{}\n", block.get(..end).unwrap_or_default()));
-            rest = block.get(end..).unwrap_or_default();
-        }
+        let certificates = sections.iter().filter(|section| section.label == "CERTIFICATE");
+        found.extend(certificates.map(|section| format!("{}\n", section.text)));
         if found.len() == before {
             let what = format!("{} holds no certificate in PEM form", path.display());
             return Err(CommandError::usage(what).fix("convert it: openssl x509 -inform der -in FILE -out FILE.pem"));

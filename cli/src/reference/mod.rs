@@ -19,6 +19,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
+use crate::mistaken::Kind;
 use crate::output::{Output, Tone, printable};
 use crate::trust::signature_beside;
 
@@ -54,8 +55,10 @@ impl Revision {
 }
 
 fn parse(path: &Path, file: &[u8]) -> Result<ReferenceValues, CommandError> {
-    ReferenceValues::from_json(file)
-        .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal))
+    ReferenceValues::from_json(file).map_err(|refusal| {
+        let failure = CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal);
+        Kind::Manifest.expected(failure, file, path)
+    })
 }
 
 /// Says of a serial that neither a clock nor a counter gives: every later revision must have a higher one, and there is a

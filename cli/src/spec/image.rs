@@ -92,15 +92,19 @@ CONFIG is closed; paths in it are relative to its directory:
     "kernel": "boot/vmlinuz-6.1.0-56-cloud-amd64",
     "modules": "lib/modules/6.1.0-56-cloud-amd64",
     "agent": "latchkey-agent", "root": "root.tar",
-    "command_line": "quiet latchkey.cluster_step=command latchkey.command=/bin/cluster"
+    "command_line":
+    "latchkey.metadata=qemu latchkey.cluster_step=command latchkey.command=/bin/step"
   }
 latchkey.command is a program of the root that makes the machine part of the cluster.
 A node joins by itself only if command_line has latchkey.join_service=HOST:PORT and the
 latchkey.join_service_key=sha256:HASH that `latchkey-join-service --new-key` prints; a
-first node reads its init secret's hash only if latchkey.metadata is set.
+first node reads its init secret's hash only if latchkey.metadata is set. An image with
+neither is refused, unless it says that it is for machines that have their disks
+already: "recover_only": true.
 root is a directory, a tar archive (plain, xz, zstd), or a finished squashfs or erofs.
-The first two are looked into: latchkey.init must be there, and /dev, /proc, /run and
-/sys; log-ins and shells on consoles and accounts without a password are warned about.
+The first two are looked into: latchkey.init and latchkey.command must be there, and
+/dev, /proc, /run and /sys; log-ins and shells on consoles and accounts without a
+password are warned about.
 agent is a static executable: cargo build --release -p latchkey-agent
 --target x86_64-unknown-linux-musl makes it.
 What may stand there too, with its default: module_names [what Debian's cloud kernels

@@ -16,7 +16,7 @@ pub(super) const KUBECTL: Flag = optional("kubectl-program", "FILE", "the stock 
 const MACHINE: Operand = Operand {
     name: "NODE|EK",
     required: true,
-    text: "name of a node on record, or the SHA-256 digest of a machine's\nendorsement key, or a file that holds it",
+    text: "name of a node on record, or the SHA-256 digest of a machine's\nendorsement key, or a file that holds it; of a machine that is known\nhere the first digits will do, at least 8",
 };
 
 const fn optional(long: &'static str, value: &'static str, text: &'static str) -> Flag {

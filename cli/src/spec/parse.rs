@@ -36,7 +36,7 @@ fn read(arguments: &[OsString]) -> Result<Parsed, CommandError> {
     if words.is_empty() {
         return Err(CommandError::usage("no command is given").fix("see `latchkey --help`"));
     }
-    if let Some(asked) = asked_for_help(&words) {
+    if let Some(asked) = asked_for_help(&words)? {
         return Ok(Parsed::Help(asked));
     }
     let command = find(&words)?;
@@ -75,19 +75,23 @@ fn read_before(mut arguments: &[OsString]) -> Result<(&[OsString], Arguments), C
     }
 }
 
-/// `latchkey --help`, `latchkey help [COMMAND]`, `latchkey COMMANDS --help`, `latchkey --version`.
-fn asked_for_help(words: &[&OsStr]) -> Option<String> {
-    let text = |word: &&OsStr| word.to_str().map(str::to_owned);
-    match words.first().and_then(text)?.as_str() {
-        "--help" | "-h" => Some(help::overview()),
-        "--version" | "-V" => Some(format!("latchkey {}\n", env!("CARGO_PKG_VERSION"))),
-        "help" => {
+/// `latchkey --help`, `latchkey help [COMMAND]`, `latchkey COMMANDS --help`, `latchkey --version` and the ways in which it is typed.
+fn asked_for_help(words: &[&OsStr]) -> Result<Option<String>, CommandError> {
+    Ok(match words.first().and_then(|word| word.to_str()) {
+        Some("--help" | "-h") => Some(help::overview()),
+        Some("--version" | "-V" | "-v" | "version") => Some(format!("latchkey {}\n", env!("CARGO_PKG_VERSION"))),
+        Some("help") => {
             let rest = words.get(1..).unwrap_or_default();
-            Some(find(rest).map_or_else(|_| of_family(rest).unwrap_or_else(help::overview), help::command))
+            let family = if rest.is_empty() { Some(help::overview()) } else { of_family(rest) };
+            match (find(rest), family) {
+                (Ok(command), _) => Some(help::command(command)),
+                (Err(_), Some(family)) => Some(family),
+                (Err(unknown), None) => return Err(unknown),
+            }
         }
         _ if words.get(1).is_some_and(|word| matches!(word.to_str(), Some("--help" | "-h"))) => of_family(words),
         _ => None,
-    }
+    })
 }
 
 /// Help about all commands that begin with this word, if there are several.

@@ -10,6 +10,7 @@ use latchkey_cluster_store::{Denials, NodeName, NodeRecord, PendingRecord};
 use latchkey_keys::ClusterId;
 use serde::{Deserialize, Serialize};
 
+use super::{attention_in_words, waits};
 use crate::api_server::{ApiServer, ClientCertificate, KubernetesNode, Seen};
 use crate::clock::now;
 use crate::codes::CommandCode;
@@ -19,7 +20,7 @@ use crate::files;
 use crate::init::JOIN_SERVICE;
 use crate::node::block_on;
 use crate::nodes::state;
-use crate::output::{Report, Style, Table, Tone, pairs, printable};
+use crate::output::{Report, Style, Table, pairs, printable};
 
 /// More than any kubeconfig.
 const MAX_KUBECONFIG: usize = 1024 * 1024;
@@ -126,6 +127,7 @@ impl Found {
             joining: self.joining.clone().map(holder),
             certificates,
             attention,
+            damaged: !(self.unreadable.is_empty() && self.denials.unreadable().is_empty()),
         }
     }
 
@@ -159,10 +161,7 @@ impl Found {
             let name = node.name();
             all.push(format!("{name} is a Node, and no machine on record: nobody proved what it runs"));
         }
-        for held in self.held.iter().filter(|held| !self.denials.has(&held.ek_sha256)) {
-            let (name, ek) = (&held.asks_for_name, held.ek_sha256);
-            all.push(format!("a machine that asks for the name {name} waits: `latchkey node admit {ek}`"));
-        }
+        all.extend(self.held.iter().filter(|held| !self.denials.has(&held.ek_sha256)).map(waits));
         all.extend(self.unreadable.iter().cloned());
         all.extend(self.denials.unreadable().iter().cloned());
         for ClientCertificate { of, ends } in &self.certificates {
@@ -193,6 +192,9 @@ pub(super) struct ClusterReport {
     joining: Option<String>,
     certificates: Vec<CertificateRow>,
     attention: Vec<String>,
+    /// Whether a record or a denial cannot be read; the attention names it.
+    #[serde(skip)]
+    damaged: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -216,6 +218,10 @@ struct CertificateRow {
 }
 
 impl Report for ClusterReport {
+    fn exit(&self) -> Exit {
+        Exit::of_damage(self.damaged)
+    }
+
     fn text(&self, style: Style) -> String {
         let mut head = vec![
             ("cluster", printable(&self.cluster)),
@@ -242,16 +248,6 @@ impl Report for ClusterReport {
                 printable(row.last_attestation.as_deref().unwrap_or_default()),
             ]);
         }
-        let mut text = format!("{}\n{table}", pairs(&head));
-        if !self.attention.is_empty() {
-            text.push('\n');
-        }
-        for sentence in &self.attention {
-            text.push_str(&style.paint(Tone::Warning, "look at"));
-            text.push_str("  ");
-            text.push_str(&printable(sentence));
-            text.push('\n');
-        }
-        text
+        format!("{}\n{table}{}", pairs(&head), attention_in_words(self.attention.iter().cloned(), style))
     }
 }

@@ -2,7 +2,8 @@
 
 mod in_api_server;
 
-use latchkey_cluster_store::NodeRecord;
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::{NodeRecord, PendingRecord};
 use latchkey_keys::ClusterId;
 use serde::Serialize;
 
@@ -21,15 +22,32 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
     let cluster = directory.required_cluster()?;
     let (nodes, wrong) = directory.nodes()?;
-    for sentence in &wrong {
+    let (held, denied) = (directory.pending()?, directory.denials()?);
+    for sentence in wrong.iter().chain(denied.unreadable()) {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }
     output.report(&StatusReport {
         cluster: cluster.name,
         cluster_id: cluster.cluster_id,
         nodes,
+        held: held.into_iter().filter(|one| !denied.has(&one.ek_sha256)).collect(),
+        denied: denied.iter().copied().collect(),
         unreadable_records: wrong,
+        unreadable_denials: denied.unreadable().to_vec(),
     })
+}
+
+/// A machine that nobody let in yet.
+fn waits(held: &PendingRecord) -> String {
+    let (name, ek) = (&held.asks_for_name, held.ek_sha256);
+    format!("a machine that asks for the name {name} waits: `latchkey node admit {ek}`")
+}
+
+/// A line for each thing that somebody should look at.
+fn attention_in_words(all: impl Iterator<Item = String>, style: Style) -> String {
+    let line = |sentence: String| format!("{}  {}\n", style.paint(Tone::Warning, "look at"), printable(&sentence));
+    let lines: String = all.map(line).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 /// A cluster and its nodes.
@@ -38,24 +56,32 @@ struct StatusReport {
     cluster: String,
     cluster_id: ClusterId,
     nodes: Vec<NodeRecord>,
+    /// Machines that wait for the operator.
+    held: Vec<PendingRecord>,
+    denied: Vec<EkDigest>,
     unreadable_records: Vec<String>,
+    unreadable_denials: Vec<String>,
 }
 
 impl Report for StatusReport {
-    fn text(&self, _: Style) -> String {
+    fn exit(&self) -> Exit {
+        Exit::of_damage(!(self.unreadable_records.is_empty() && self.unreadable_denials.is_empty()))
+    }
+
+    fn text(&self, style: Style) -> String {
         let mut table = Table::new(&["NAME", "ROLE", "STATE", "EPOCH", "DISK", "TPM"]);
         for node in &self.nodes {
             let disk = node.disks.iter().max_by_key(|disk| disk.epoch);
             table.row([
                 node.name.to_string(),
                 node.role.name().to_owned(),
-                state(node),
+                if self.denied.contains(&node.ek_sha256) { "denied".to_owned() } else { state(node) },
                 node.epoch().to_string(),
                 disk.map(|disk| disk.uuid.to_string()).unwrap_or_default(),
                 node.ek_sha256.to_string(),
             ]);
         }
         let head = pairs(&[("cluster", printable(&self.cluster)), ("cluster id", self.cluster_id.to_string())]);
-        format!("{head}\n{table}")
+        format!("{head}\n{table}{}", attention_in_words(self.held.iter().map(waits), style))
     }
 }

@@ -11,6 +11,9 @@ reason_codes! {
         /// There is no helm.
         HelmMissing = "helm-missing":
             "install helm 3 (https://helm.sh/docs/intro/install), or name it with --helm-program";
+        /// There is no kubeconfig where one is named.
+        KubeconfigMissing = "kubeconfig-missing":
+            "name the administrator's kubeconfig, admin.conf in the cluster's directory; if that is lost, `latchkey credentials admin` makes another";
         /// The file is no program that can be started.
         Unusable = "program-unusable": "name the program's file, for this machine and executable";
         /// The program is older than what it works with allows.

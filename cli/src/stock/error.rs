@@ -18,6 +18,8 @@ const SHOWN_LINES: usize = 6;
 pub(crate) enum StockError {
     #[error("{program} is not in PATH")]
     Missing { program: Program },
+    #[error("there is no kubeconfig {}", path.display())]
+    NoKubeconfig { path: PathBuf },
     #[error("{} is no program that can be run", path.display())]
     NotExecutable { path: PathBuf },
     #[error("{call} cannot be run")]
@@ -48,6 +50,7 @@ impl StockError {
             Self::Missing { program: Program::Restart } | Self::NotExecutable { .. } | Self::Start { .. } => {
                 StockCode::Unusable
             }
+            Self::NoKubeconfig { .. } => StockCode::KubeconfigMissing,
             Self::TooOld { .. } => StockCode::TooOld,
             Self::TooNew { .. } => StockCode::TooNew,
             Self::Driver { .. } => StockCode::HelmDriver,
@@ -73,6 +76,7 @@ impl From<StockError> for CommandError {
         let exit = match error.code() {
             StockCode::KubectlMissing
             | StockCode::HelmMissing
+            | StockCode::KubeconfigMissing
             | StockCode::TooOld
             | StockCode::TooNew
             | StockCode::HelmDriver => Exit::Usage,

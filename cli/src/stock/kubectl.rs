@@ -233,10 +233,10 @@ impl Kubectl {
         self.typed(self.call(arguments, &[], ONE_OBJECT)).await
     }
 
-    /// Approves a certificate request.
-    pub(crate) async fn approve(&self, request: &str) -> Result<(), StockError> {
-        let call = self.call(words(["certificate", "approve"], Scope::Cluster, [request]), &[], ONE_OBJECT);
-        self.run(call).await.map(drop)
+    /// A plain PUT to a path of the API. The API server refuses a document whose uid or revision is not that of its object.
+    pub(crate) async fn put_raw(&self, path: &str, document: &[u8]) -> Result<(), StockError> {
+        let arguments = ["replace", "--raw", path, "--filename=-"].map(OsString::from);
+        self.run(self.call(arguments, document, ONE_OBJECT)).await.map(drop)
     }
 
     /// How the kubeconfig says that the API server is reached: nothing of its user is printed.

@@ -72,6 +72,7 @@ impl Stock {
 
     /// kubectl for the cluster of a kubeconfig. That it is there, that the API server answers, and that both fit is asked now.
     pub(crate) async fn kubectl(&self, kubeconfig: &Path) -> Result<Kubectl, StockError> {
+        is_there(kubeconfig)?;
         let file = Program::Kubectl.find(self.kubectl.as_deref())?;
         Kubectl::connect(file, kubeconfig, self.interrupt.clone()).await
     }
@@ -84,6 +85,7 @@ impl Stock {
 
     /// helm for the cluster of a kubeconfig. That it is there, and of a version that is known, is asked now.
     pub(crate) async fn helm(&self, kubeconfig: &Path) -> Result<Helm, StockError> {
+        is_there(kubeconfig)?;
         let file = Program::Helm.find(self.helm.as_deref())?;
         Helm::connect(file, Some(kubeconfig), self.interrupt.clone()).await
     }
@@ -93,4 +95,9 @@ impl Stock {
         let file = Program::Helm.find(self.helm.as_deref())?;
         Helm::connect(file, None, self.interrupt.clone()).await
     }
+}
+
+/// Without a kubeconfig the programs would ask an API server at localhost, and say that nobody answers there.
+fn is_there(kubeconfig: &Path) -> Result<(), StockError> {
+    if kubeconfig.exists() { Ok(()) } else { Err(StockError::NoKubeconfig { path: kubeconfig.to_owned() }) }
 }

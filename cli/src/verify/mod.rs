@@ -33,6 +33,10 @@ pub(crate) use words::proven_in_words;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Said where a locked machine was not reached.
+const LISTENS_NOWHERE: &str = "a member listens nowhere: only a cluster's first node can be asked for its lock, while `latchkey init` follows its bootstrap, \
+     and init itself demands the proof before it ends; of others `latchkey node show` and the join service's audit lines tell";
+
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let store = machines::store(arguments)?;
     let trust = Trust::from_files_or_store(arguments, store.as_deref().map(|store| store as &dyn Documents))?;
@@ -74,7 +78,10 @@ fn live(
         }
         _ => failure,
     };
-    let connected = connected.map_err(with_event);
+    let connected = connected.map_err(with_event).map_err(|failure| match (cluster, failure.exit) {
+        (Some(_), Exit::Unreachable) => failure.fix(LISTENS_NOWHERE),
+        _ => failure,
+    });
     if let (Some(path), Some(seen)) = (save, &seen) {
         files::write_new(path, format!("{}\n", seen.recorded.to_json()).as_bytes(), Readers::Anyone)?;
         output.say(Tone::Good, "evidence", &format!("written to {}", path.display()));

@@ -46,6 +46,15 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         (&["policy", "new", "--out", "p", "--manifest", "m", "--ek-pin", "00"], "64 hexadecimal digits"),
         (&["policy", "new", "--out", "p", "--manifest", "m", "--ek-root", "absent.pem"], "cannot read absent.pem"),
         (&["verify", "--policy", "p", "--reference", "r"], "cannot read p"),
+        (&["help", "frobnicate"], "there is no command `frobnicate`"),
+        (
+            &["secret", "disk-key", "--cluster", "c", "--master-secret", "m", "--disk", "no"],
+            "fix: see `latchkey secret disk-key --help`",
+        ),
+        (
+            &["node", "list", "--kubeconfig", "absent"],
+            "there is no kubeconfig absent\nfix: name the administrator's kubeconfig",
+        ),
     ] {
         let ran = latchkey(directory.path(), arguments).failed(2);
         assert!(ran.err.contains(reason), "{arguments:?}: {}", ran.err);
@@ -131,7 +140,28 @@ fn every_command_and_every_flag_is_in_the_help() {
         assert_eq!(latchkey(directory.path(), &[&["help"], &words[..]].concat()).succeeded().out, help);
         assert!(help.lines().all(|line| line.chars().count() <= 120), "{help}");
     }
-    assert!(latchkey(directory.path(), &["--version"]).succeeded().out.starts_with("latchkey "));
+    for asked in ["--version", "-V", "-v", "version"] {
+        assert!(latchkey(directory.path(), &[asked]).succeeded().out.starts_with("latchkey 0."), "{asked}");
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_said_to_be_that() {
+    let (operator, _node) = Operator::with_node();
+    let said = |arguments: &[&str]| {
+        let ran = operator.run(&[arguments, &["--output", "json"]].concat()).failed(2).json();
+        assert_eq!(ran["error"]["code"], "file-of-another-kind", "{ran}");
+        format!("{} {}", ran["error"]["message"].as_str().unwrap(), ran["error"]["fix"].as_str().unwrap())
+    };
+    let manifest = said(&["policy", "check", "--policy", "demo.json", "--reference", "demo.json"]);
+    assert!(manifest.starts_with("demo.json is a reference manifest, and a policy is needed"), "{manifest}");
+    assert!(manifest.contains("latchkey policy new"), "{manifest}");
+    let policy = said(&["policy", "check", "--policy", "policy.json", "--reference", "policy.json"]);
+    assert!(policy.starts_with("policy.json is a policy, and a reference manifest is needed"), "{policy}");
+    // Others may read a policy, and shall: that is not what is wrong with it here.
+    let secret = said(&["secret", "rotate", "policy.json"]);
+    assert!(secret.starts_with("policy.json is a policy, and a master secret is needed"), "{secret}");
+    assert!(secret.contains("latchkey secret new") && !secret.contains("chmod"), "{secret}");
 }
 
 #[test]

@@ -378,6 +378,7 @@ fn what_is_missing_or_wrong_is_said_before_anything_is_done() {
         error["error"]["code"].as_str().unwrap().to_owned()
     };
     let install = ["charts", "install", "--charts", "charts.json", "--kubeconfig", "k"];
+    fs::write(directory.path().join("k"), "").unwrap();
     assert_eq!(run(&install), "file-unreadable");
     fs::write(directory.path().join("charts.json"), "{").unwrap();
     assert_eq!(run(&install), "charts-file-malformed");

@@ -39,7 +39,7 @@ impl Parts {
         for (name, content) in [
             ("kernel", &kernel[..]),
             ("stub", &pe_sample::stub(8)),
-            ("agent", &elf_sample::static_executable()),
+            ("agent", &elf_sample::agent()),
             ("root/sbin/init", b"#!/bin/sh\n"),
             ("root/usr/lib/os-release", b"ID=sample\n"),
             ("root/etc/secret", &mixed),
@@ -61,7 +61,7 @@ impl Parts {
     fn configure(&self, more: &Value) {
         let mut config = json!({
             "schema": 1, "name": "sample", "version": "1.0.0", "kernel": "kernel", "modules": "modules",
-            "module_names": [], "agent": "agent", "stub": "stub", "root": "root", "machines": [],
+            "module_names": [], "agent": "agent", "stub": "stub", "root": "root", "machines": [], "recover_only": true,
             "command_line": "quiet latchkey.network=none latchkey.cluster_step=kubeadm",
         });
         for (name, value) in more.as_object().unwrap() {
@@ -194,7 +194,18 @@ fn what_a_node_could_not_boot_is_refused_and_what_opens_a_way_in_is_told() {
     let error = document(&output)["error"].clone();
     assert_eq!((output.status.code(), error["code"].as_str()), (Some(2), Some("image-agent-unusable")), "{error}");
     assert!(error.to_string().contains("x86_64-unknown-linux-musl"), "{error}");
-    fs::write(parts.path("agent"), elf_sample::static_executable()).unwrap();
+    fs::remove_file(parts.path("agent")).unwrap();
+    let error = document(&parts.run(&[], "out/a"))["error"].clone();
+    assert_eq!(error["code"], "image-agent-unusable");
+    assert!(
+        error["because"][0].as_str().unwrap().starts_with("agent: ") && error.to_string().contains("cargo build"),
+        "{error}"
+    );
+    fs::write(parts.path("agent"), elf_sample::agent()).unwrap();
+    parts.configure(&json!({"recover_only": false}));
+    let error = document(&parts.run(&[], "out/a"))["error"].clone();
+    assert_eq!(error["code"], "image-command-line-refused");
+    assert!(error.to_string().contains("neither found a cluster"), "{error}");
     parts.configure(&json!({"command_line": "latchkey.init=/usr/sbin/init latchkey.cluster_step=kubeadm"}));
     let error = document(&parts.run(&[], "out/a"))["error"].clone();
     assert!(error.to_string().contains("it has no /usr/sbin/init"), "{error}");
@@ -322,7 +333,7 @@ fn what_systemd_needs_is_written_into_a_directory_and_never_over_one() {
     let written = units();
     assert!(written.status.success(), "{written:?}");
     let agent = fs::read(parts.path("units/usr/bin/latchkey-agent")).unwrap();
-    assert!(agent == elf_sample::static_executable());
+    assert!(agent == elf_sample::agent());
     assert!(parts.path("units/usr/lib/systemd/system/var-lib-kubelet.mount").is_file());
     assert_eq!(units().status.code(), Some(2));
 }

@@ -397,7 +397,7 @@ fn another_name_or_another_master_secret_is_not_this_cluster() {
     operator.run(&["secret", "new", "other.json"]).succeeded();
     std::fs::rename(operator.path("other.json"), operator.path("master.json")).unwrap();
     let ran = operator.init(&node, &["--resume", "--output", "json"]).failed(2);
-    assert!(ran.json()["error"]["message"].as_str().unwrap().contains("master secret"), "{ran:?}");
+    assert_eq!(error_code(&ran), "master-secret-of-another-cluster");
 }
 
 #[test]
@@ -417,7 +417,14 @@ fn nothing_listens_there_is_its_own_exit_code() {
         "--output",
         "json",
     ]);
-    assert_eq!(error_code(&ran.failed(5)), "unreachable");
+    let ran = ran.failed(5);
+    assert_eq!(error_code(&ran), "unreachable");
+    assert!(!ran.json()["error"]["fix"].as_str().unwrap().contains("listens nowhere"));
+    // A cluster's member never answers again: that is said, and not to check the address.
+    let (id, ek) = ("ab".repeat(32), "cd".repeat(32));
+    let locked = ["verify", &address, "--policy", "policy.json", "--reference", "demo.json", "--timeout", "8"];
+    let ran = operator.run(&[&locked[..], &["--locked", &id, "--ek", &ek, "--output", "json"]].concat()).failed(5);
+    assert!(ran.json()["error"]["fix"].as_str().unwrap().contains("a member listens nowhere"), "{ran:?}");
 }
 
 #[test]
@@ -439,9 +446,21 @@ fn a_disk_is_recovered_with_its_master_secret_and_with_no_other() {
     operator.init(&node, &[]).succeeded();
     node.restart(Stage::Existing);
     operator.run(&["secret", "new", "other.json"]).succeeded();
-    let wrong = operator.recover(&node, "other.json", &["--output", "json"]).failed(4);
+    let wrong = operator.recover(&node, "other.json", &["--output", "json"]).failed(2);
+    assert_eq!(error_code(&wrong), "master-secret-of-another-cluster");
+    assert_eq!(node.state().recoveries, 0, "no key was sent");
+    // Of this cluster, and of a version that was lost by two rotations of one file: the disk tells.
+    std::fs::copy(operator.path("master.json"), operator.path("fork.json")).unwrap();
+    operator.run(&["secret", "rotate", "fork.json"]).succeeded();
+    let record = operator.path(&format!("plant/nodes/{}.json", node.ek()));
+    let kept = std::fs::read(&record).unwrap();
+    let mut json: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+    json["disks"][0]["key_version"] = 2.into();
+    std::fs::write(&record, json.to_string()).unwrap();
+    let wrong = operator.recover(&node, "fork.json", &["--output", "json"]).failed(4);
     assert_eq!(error_code(&wrong), "disk-wrong-key");
     assert_eq!(wrong.json()["error"]["fix"], "use the master secret of the cluster that this disk belongs to");
+    std::fs::write(&record, kept).unwrap();
     let right = operator.recover(&node, "master.json", &["--output", "json"]).succeeded().json();
     assert_eq!(right["cluster_id"], cluster(&operator, "plant")["cluster_id"]);
 }
@@ -465,9 +484,11 @@ fn stop_after(operator: &Operator, node: &FakeNode, what: Happened) {
 
 #[test]
 fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
-    use latchkey_cluster_store::registration::InvitationFile;
+    use latchkey_cluster_store::registration::{InvitationFile, RegistrationStore, Rules};
     let (operator, node) = Operator::with_node();
     std::fs::create_dir(operator.path("enrol")).unwrap();
+    let chart = "729fe070-5e67-4bc7-94b5-afd75cb42b03".parse().unwrap();
+    RegistrationStore::open(operator.path("enrol")).unwrap().write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
     let invite = |more: &[&str]| {
         let words = [&["cluster", "invite", "Press_4", "--directory", "enrol"][..], more].concat();
         operator.run(&words).succeeded();
@@ -488,4 +509,20 @@ fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
     let ran = operator.init(&node, &["--invitation", "old"]).failed(2);
     assert!(ran.err.contains("latchkey cluster invite"), "{}", ran.err);
     assert!(!operator.path("plant").exists(), "a command that is wrong makes no directory");
+}
+
+#[test]
+fn an_init_says_at_once_that_nobody_answers_and_goes_on_trying() {
+    let (operator, node) = Operator::with_node();
+    let nobody = latchkey_test_support::Port::reserve();
+    let (address, ek) = (nobody.address().to_string(), node.ek().to_string());
+    let init =
+        ["init", &address, "--name", "plant", "--cluster", "plant", "--master-secret", "master.json", "--ek", &ek];
+    let files =
+        ["--policy", "policy.json", "--reference", "demo.json", "--init-secret", "init.secret", "--timeout", "8"];
+    let ran = operator.run(&[&init[..], &files].concat()).failed(5);
+    let said = |text: &str| ran.err.find(text).unwrap_or_else(|| panic!("{text}: {}", ran.err));
+    assert!(said(&format!("connecting to {address}")) < said("no answer"), "{}", ran.err);
+    assert!(said("tried again until it answers") < said("tried for 8 s"), "{}", ran.err);
+    assert_eq!(ran.err.matches("tried again until it answers").count(), 1, "{}", ran.err);
 }

@@ -138,8 +138,7 @@ fn the_data_of_events_is_whole_in_json_and_bounded_on_a_screen() {
 
 /// The log of a TDX machine of Google's; `None`, and a skip, without the folder of vectors.
 fn confidential() -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors/eventlog/ccel-gce-tdx.bin");
-    path.exists().then(|| path.display().to_string())
+    latchkey_test_support::vector_path("eventlog/ccel-gce-tdx.bin").map(|path| path.display().to_string())
 }
 
 #[test]

@@ -4,7 +4,8 @@
 
 use crate::support;
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
 
 use crate::support::command::Ran;
 use crate::support::node::FakeNode;
@@ -48,6 +49,32 @@ fn a_machine_that_waits_is_listed_with_its_tpm_and_admitted_by_it() {
     let rule = rules.of(&other.ek()).pinned.unwrap();
     assert_eq!((rule.role, rule.name.as_ref().unwrap().as_str()), (RoleRule::Worker, "edge-2"));
     assert!(store.pending().unwrap().is_empty());
+}
+
+/// What a service's user puts in root's way: here another name of a file of root's, which was given to him once.
+#[test]
+fn in_a_directory_of_the_services_root_gives_nothing_away_and_leaves_nothing_of_its_own() {
+    const SERVICE: u32 = 4711;
+    if !rustix::process::geteuid().is_root() {
+        latchkey_test_support::skip("only root can give directories away");
+        return;
+    }
+    let (operator, ..) = founded();
+    let owner = |name: &str| fs::metadata(operator.path(name)).unwrap().uid();
+    let give = |name: &str| chown(operator.path(name), Some(SERVICE), Some(SERVICE)).unwrap();
+    for name in ["plant", "plant/nodes", "plant/denied", "plant/enrolment.json"] {
+        give(name);
+    }
+    fs::set_permissions(operator.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(operator.path("victim"), "root's").unwrap();
+    fs::remove_file(operator.path("plant/.lock")).unwrap();
+    fs::hard_link(operator.path("victim"), operator.path("plant/.lock")).unwrap();
+    let admit = || node(&operator, &["admit", &"ab".repeat(32), "--name", "edge-9"]);
+    assert_eq!(error_code(&admit().failed(1)), "directory-unusable");
+    assert_eq!(owner("victim"), 0);
+    fs::remove_file(operator.path("plant/.lock")).unwrap();
+    admit().succeeded();
+    assert_eq!((owner("plant/.lock"), owner("plant/enrolment.json")), (SERVICE, SERVICE));
 }
 
 #[test]
@@ -123,9 +150,107 @@ fn the_key_of_a_disk_is_written_by_an_explicit_word_to_a_private_file() {
     assert_eq!(std::fs::metadata(operator.path("disk.key")).unwrap().permissions().mode() & 0o777, 0o600);
     let piped = support::command::latchkey_bytes(operator.directory(), &word);
     assert_eq!(piped, key);
+    // Another cluster's master secret gives a key, too: one that opens nothing.
+    operator.run(&["secret", "new", "other.json"]).succeeded();
+    let others = ["secret", "disk-key", "--cluster", "plant", "--master-secret", "other.json", "--disk", &disk];
+    let ran =
+        operator.run(&[&others[..], &["--without-its-machine", "--out", "x", "--output", "json"]].concat()).failed(2);
+    assert_eq!(error_code(&ran), "master-secret-of-another-cluster");
+    assert!(!operator.path("x").exists());
     let unknown = latchkey_keys::Uuid::random().unwrap().to_string();
     let others = ["secret", "disk-key", "--cluster", "plant", "--master-secret", "master.json", "--disk", &unknown];
     let ran =
         operator.run(&[&others[..], &["--without-its-machine", "--out", "x", "--output", "json"]].concat()).failed(2);
     assert_eq!(error_code(&ran), "disk-not-on-record");
+}
+
+/// A denial there would be said to count, and nobody would hear of it.
+#[test]
+fn a_directory_that_is_no_clusters_is_refused_and_left_as_it_is() {
+    let (operator, first, _) = founded();
+    std::fs::create_dir(operator.path("wrong")).unwrap();
+    let (address, ek, disk) = (first.address(), first.ek().to_string(), first.state().disk.to_string());
+    let disk_key = ["secret", "disk-key", "--master-secret", "master.json", "--disk", &disk, "--without-its-machine"];
+    for command in [
+        &["node", "list"] as &[&str],
+        &["node", "show", &ek],
+        &["node", "admit", &ek],
+        &["node", "deny", &ek],
+        &["node", "allow", &ek],
+        &["node", "remove", &ek],
+        &["status"],
+        &["policy", "install", "policy.json"],
+        &["policy", "accept-firmware", &ek],
+        &["reference", "install", "demo.json"],
+        &["credentials", "admin", "--api-server", "10.0.0.5", "--out", "x"],
+        &["verify", &address],
+        &["recover", &address, "--master-secret", "master.json"],
+        &disk_key,
+    ] {
+        let ran = operator.run(&[command, &["--cluster", "wrong", "--output", "json"]].concat()).failed(6);
+        assert_eq!(error_code(&ran), "cluster-missing", "{command:?}");
+    }
+    assert_eq!(std::fs::read_dir(operator.path("wrong")).unwrap().count(), 0);
+}
+
+/// A line among others is overlooked, and a script sees none.
+#[test]
+fn a_record_that_cannot_be_read_is_an_exit_code_and_the_others_are_shown() {
+    let (operator, _, _) = founded();
+    let commands = [["node", "list", "--cluster", "plant"].as_slice(), &["status", "--cluster", "plant"]];
+    for command in commands {
+        operator.run(command).succeeded();
+    }
+    std::fs::write(operator.path(&format!("plant/nodes/{}.json", "ab".repeat(32))), "{").unwrap();
+    for command in commands {
+        let ran = operator.run(command).failed(7);
+        assert!(ran.out.contains("edge-1") && ran.err.contains(&"ab".repeat(32)), "{} {}", ran.out, ran.err);
+    }
+    std::fs::remove_file(operator.path(&format!("plant/nodes/{}.json", "ab".repeat(32)))).unwrap();
+    // A file that is no digest denies nobody, though somebody meant it to.
+    std::fs::write(operator.path("plant/denied/AB12"), "").unwrap();
+    for command in commands {
+        let ran = operator.run(command).failed(7);
+        assert!(ran.err.contains("AB12"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn the_status_of_a_directory_has_the_machines_that_wait_and_those_that_are_denied() {
+    let (operator, first, store) = founded();
+    let other = FakeNode::start(&operator.init_secret());
+    let pending = PendingRecord::new(other.ek(), "edge-\u{1b}[2J9", None, other.state().disk, 1_800_000_000);
+    store.writer().unwrap().hold(&pending).unwrap();
+    let status = operator.run(&["status", "--cluster", "plant"]).succeeded().out;
+    let admit = format!("waits: `latchkey node admit {}`", other.ek());
+    assert!(status.contains(&admit) && !status.contains('\u{1b}'), "{status}");
+    let json = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
+    assert_eq!(json["held"][0]["ek_sha256"], other.ek().to_string());
+    for denied in [other.ek(), first.ek()] {
+        node(&operator, &["deny", &denied.to_string()]).succeeded();
+    }
+    let status = operator.run(&["status", "--cluster", "plant"]).succeeded().out;
+    assert!(status.contains("denied") && !status.contains("waits"), "{status}");
+}
+
+#[test]
+fn the_first_digits_of_a_known_digest_name_its_machine_where_no_other_begins_so() {
+    let (operator, first, store) = founded();
+    let hold = |digits: &str| {
+        let ek = latchkey_attestation::EkDigest::from_hex(&format!("{digits:0<64}")).unwrap();
+        let pending = PendingRecord::new(ek, "edge-9", None, first.state().disk, 1_800_000_000);
+        store.writer().unwrap().hold(&pending).unwrap();
+        ek.to_string()
+    };
+    let (one, other) = (hold("aaaaaaaa11"), hold("aaaaaaaa22"));
+    let whole = first.ek().to_string();
+    assert_eq!(node(&operator, &["show", &whole[..8].to_uppercase()]).succeeded().json()["ek_sha256"], whole);
+    let several = node(&operator, &["admit", "aaaaaaaa"]).failed(2);
+    assert_eq!(error_code(&several), "usage");
+    assert!(several.out.contains(&one) && several.out.contains(&other), "{}", several.out);
+    assert_eq!(node(&operator, &["admit", "aaaaaaaa2"]).succeeded().json()["ek_sha256"], other);
+    // Of a machine that nobody knows only the whole digest will do, and too few digits name none.
+    assert_eq!(error_code(&node(&operator, &["deny", &"bb".repeat(8)]).failed(2)), "usage");
+    assert_eq!(error_code(&node(&operator, &["deny", &whole[..7]]).failed(2)), "usage");
+    node(&operator, &["deny", &"bb".repeat(32)]).succeeded();
 }

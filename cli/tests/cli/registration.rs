@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use crate::support::command::{Ran, latchkey};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::registration::{Held, InvitationFile, RegistrationStore};
+use latchkey_cluster_store::registration::{Held, InvitationFile, RegistrationStore, Rules};
 use tempfile::TempDir;
 
 struct Site(TempDir);
@@ -17,7 +17,11 @@ impl Site {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("enrol")).unwrap();
-        Self(directory)
+        let site = Self(directory);
+        // As `latchkey centre up` makes it.
+        let chart = "729fe070-5e67-4bc7-94b5-afd75cb42b03".parse().unwrap();
+        site.store().write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
+        site
     }
 
     fn run(&self, arguments: &[&str]) -> Ran {
@@ -47,6 +51,28 @@ fn an_invitation_is_a_private_file_and_the_service_has_its_hash_alone() {
 
     site.run(&["uninvite", "Press_4"]).succeeded();
     assert_eq!(site.store().invitation(&token.hash()).unwrap(), None);
+}
+
+/// No service reads what would be said there: the token would register nothing, and the machine wait for ever.
+#[test]
+fn a_directory_that_is_no_enrol_services_is_refused_and_left_as_it_is() {
+    let site = Site::new();
+    fs::create_dir(site.0.path().join("wrong")).unwrap();
+    let ek = "ab".repeat(32);
+    for command in [
+        &["invite", "Press_4", "--to", "press.invitation"] as &[&str],
+        &["uninvite", "Press_4"],
+        &["held"],
+        &["admit", &ek, "--name", "Press_4"],
+    ] {
+        for directory in ["wrong", "missing"] {
+            let all = [&["cluster"], command, &["--directory", directory, "--output", "json"]].concat();
+            let ran = latchkey(site.0.path(), &all).failed(6);
+            assert_eq!(ran.json()["error"]["code"], "directory-unusable", "{all:?}");
+        }
+    }
+    assert_eq!(fs::read_dir(site.0.path().join("wrong")).unwrap().count(), 0);
+    assert!(!site.0.path().join("press.invitation").exists());
 }
 
 #[test]

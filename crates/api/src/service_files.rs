@@ -6,10 +6,13 @@
 use crate::control_plane::{FilesError, complete};
 use crate::v1::ControlPlaneFile;
 
+/// The one that every key of the cluster comes from.
+pub const MASTER_SECRET: &str = "master.json";
+
 /// Their names below `/etc/latchkey`; no other is written or sent. The services' units in an image hand over the same ones.
 pub const NAMES: [&str; 9] = [
     "identity.key",
-    "master.json",
+    MASTER_SECRET,
     "control-plane.json",
     "join-service.kubeconfig",
     "key-service-ca.pem",

@@ -177,6 +177,12 @@ reason_codes! {
     /// The machine's memory was not looked through for aliases.
     #[cfg(feature = "processors")]
     SnpAliasesUnchecked = "snp-aliases-unchecked", Platform, TeeNotTrusted, "update the host's firmware to one that checks memory for aliases";
+    /// The IOMMU's own writes may reach the memory of guests.
+    #[cfg(feature = "processors")]
+    SnpIommuWritesUnsafe = "snp-iommu-writes-unsafe", Platform, TeeNotTrusted, "update the host's firmware to one that keeps the IOMMU's writes from guests (Turin)";
+    /// The processor says of its machine what this program has no name for.
+    #[cfg(feature = "processors")]
+    SnpPlatformInfoUnknown = "snp-platform-info-unknown", Platform, TeeNotTrusted, "use a release of this program that knows the bits, or, where AMD's specification shows that they may be, let `snp.allow` say `unknown-platform-info`";
     /// Another privilege level asked for the report.
     #[cfg(feature = "processors")]
     SnpVmplRefused = "snp-vmpl-refused", Platform, TeeNotTrusted, "ask for the report at the level that `snp.vmpl` names";
@@ -225,12 +231,24 @@ reason_codes! {
     /// Intel revoked the platform's certificate, or one of those above it.
     #[cfg(feature = "processors")]
     TdxCertificateRevoked = "tdx-certificate-revoked", Platform, TeeNotTrusted, "run the guest on another machine; of one whose certificate was replaced, register the platform with Intel again";
+    /// The certificates of the platform's key, which stand in the quote, are not valid yet.
+    #[cfg(feature = "processors")]
+    TdxCertificateNotYetValid = "tdx-certificate-not-yet-valid", Platform, TeeNotTrusted, "correct the verifier's clock: Intel issues no certificate for the future";
+    /// The certificates of the platform's key, which stand in the quote, have expired.
+    #[cfg(feature = "processors")]
+    TdxCertificateExpired = "tdx-certificate-expired", Platform, TeeNotTrusted, "correct the verifier's clock, or have the platform registered with Intel again and its certificate fetched by the host";
     /// The quote's signatures, chain or quoting enclave do not lead to Intel.
     #[cfg(feature = "processors")]
     TdxQuoteUntrusted = "tdx-quote-untrusted", Platform, TeeNotTrusted, "give the quote as the guest's kernel returned it, of a platform that is registered with Intel; if that was done, fetch the collateral again";
     /// Intel revoked what the platform runs.
     #[cfg(feature = "processors")]
     TdxTcbRevoked = "tdx-tcb-revoked", Platform, TeeNotTrusted, "update the machine's firmware, microcode and TDX module, and launch the guest anew";
+    /// What the platform runs is below every level that Intel lists.
+    #[cfg(feature = "processors")]
+    TdxTcbTooOld = "tdx-tcb-too-old", Platform, TeeNotTrusted, "update the machine's firmware, microcode and TDX module, and launch the guest anew";
+    /// The TDX module is none that Intel's TCB information names.
+    #[cfg(feature = "processors")]
+    TdxModuleUnknown = "tdx-module-unknown", Platform, TeeNotTrusted, "run a TDX module of Intel's on the machine; if that is done, fetch Intel's collateral again";
     /// The quote is over other data.
     #[cfg(feature = "processors")]
     TdxReportDataMismatch = "tdx-report-data-mismatch", Peer, EvidenceRejected, "ask for a quote over the binding of this very connection: if that was done, something relays or replays evidence";

@@ -65,15 +65,12 @@ pub struct Guest {
 impl Guest {
     /// What it sends beside its quote: the report, and its certificate in a host's table (AMD 56421).
     pub fn evidence(&self) -> SnpEvidence {
-        // As AMD writes them, and not as a GUID is stored: so the reader's own words are held against others.
+        // As AWS's hosts write them.
         const VCEK: u128 = 0x63da758d_e664_4564_adc5_f4b93be8accd;
         const VLEK: u128 = 0xa8074bc2_a25a_483e_aae6_39c045a0b8a1;
         let both = [(VCEK, &self.vcek), (VLEK, &self.vlek)];
         let (id, der) = both.into_iter().find_map(|(id, der)| Some((id, der.as_ref()?))).unwrap();
-        let mut id = u128::to_be_bytes(id);
-        id[..4].reverse();
-        id[4..6].reverse();
-        id[6..8].reverse();
+        let id = u128::to_be_bytes(id);
         let (at, length) = (48_u32, u32::try_from(der.len()).unwrap());
         let table = [&id[..], &at.to_le_bytes(), &length.to_le_bytes(), &[0; 24], der].concat();
         SnpEvidence::new(self.report.to_vec(), Some(table)).unwrap()

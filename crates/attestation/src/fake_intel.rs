@@ -53,6 +53,8 @@ pub struct Published {
     pub tcb_evaluation: u32,
     /// Of which platforms the TCB information is.
     pub tcb_fmspc: [u8; 6],
+    /// From and until when the certificate of the platform's key is good: `YYMMDD`.
+    pub platform_days: [&'static str; 2],
 }
 
 impl Default for Published {
@@ -65,6 +67,7 @@ impl Default for Published {
             tcb_years: [2025, 2030],
             tcb_evaluation: 17,
             tcb_fmspc: FMSPC,
+            platform_days: DAYS,
         }
     }
 }
@@ -96,12 +99,12 @@ impl FakeIntel {
         change(&mut published);
         let key = || EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         let (root, authority, signing, platform) = (key(), key(), key(), key());
-        let root_der = certificate((&root, ROOT), (&root, ROOT), 1, &authority_extensions());
-        let authority_der = certificate((&root, ROOT), (&authority, PLATFORM), 2, &authority_extensions());
-        let signing_der = certificate((&root, ROOT), (&signing, SIGNING), 3, &[]);
+        let root_der = certificate((&root, ROOT), (&root, ROOT), 1, DAYS, &authority_extensions());
+        let authority_der = certificate((&root, ROOT), (&authority, PLATFORM), 2, DAYS, &authority_extensions());
+        let signing_der = certificate((&root, ROOT), (&signing, SIGNING), 3, DAYS, &[]);
         let of_platform = [extension(SGX, false, &sgx_extension())];
-        let platform_der =
-            certificate((&authority, PLATFORM), (&platform, "Intel SGX PCK Certificate"), 4, &of_platform);
+        let whose = (&platform, "Intel SGX PCK Certificate");
+        let platform_der = certificate((&authority, PLATFORM), whose, 4, published.platform_days, &of_platform);
         let certificates = [&platform_der, &authority_der, &root_der].map(|der| pem("CERTIFICATE", der));
         let mut files = vec![
             ("root.pem", pem("CERTIFICATE", &root_der)),
@@ -220,9 +223,13 @@ fn length(bytes: &[u8]) -> [u8; 4] {
     u32::try_from(bytes.len()).unwrap().to_le_bytes()
 }
 
+/// When certificates are good, unless they are changed: `YYMMDD`.
+const DAYS: [&str; 2] = ["200101", "400101"];
+
 type Named<'a> = (&'a EcdsaKeyPair, &'a str);
 
-fn certificate(issuer: Named<'_>, subject: Named<'_>, serial: u8, extensions: &[Vec<u8>]) -> Vec<u8> {
+fn certificate(issuer: Named<'_>, subject: Named<'_>, serial: u8, days: [&str; 2], extensions: &[Vec<u8>]) -> Vec<u8> {
+    let [from, to] = days.map(|day| tagged(0x17, format!("{day}000000Z").as_bytes()));
     let list: Vec<&[u8]> = extensions.iter().map(Vec::as_slice).collect();
     let point = [&[0], subject.0.public_key().as_ref()].concat();
     let kind = sequence(&[
@@ -234,7 +241,7 @@ fn certificate(issuer: Named<'_>, subject: Named<'_>, serial: u8, extensions: &[
         &[0x02, 0x01, serial],
         &algorithm(),
         &name(issuer.1),
-        &sequence(&[&tagged(0x17, b"200101000000Z"), &tagged(0x17, b"400101000000Z")]),
+        &sequence(&[&from, &to]),
         &name(subject.1),
         &sequence(&[&kind, &tagged(0x03, &point)]),
         &if list.is_empty() { Vec::new() } else { tagged(0xa3, &sequence(&list)) },

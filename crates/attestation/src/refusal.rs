@@ -22,14 +22,13 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal with its detail (what was expected and what came; never a secret). Overlong details are cut, and control
-    /// characters replaced: details quote what peers send, and end on consoles and in logs.
+    /// A refusal with its detail (what was expected and what came; never a secret). Overlong details are cut, and
+    /// made printable: details quote what peers send, and end on consoles and in logs.
     pub fn new(code: ReasonCode, detail: impl Into<String>) -> Self {
         let detail: String = detail.into();
-        let printable = detail.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
         let mut room = MAX_DETAIL;
         let fits = |c: &char| room.checked_sub(c.len_utf8()).map(|left| room = left).is_some();
-        Self { code, detail: printable.take_while(fits).collect(), difference: None }
+        Self { code, detail: latchkey_reason::printable(&detail).take_while(fits).collect(), difference: None }
     }
 
     /// A refusal for a PCR that does not have the expected value.

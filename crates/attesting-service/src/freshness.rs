@@ -3,7 +3,7 @@
 //! Pure: it is told what the time is.
 
 use crate::follow::LOOK_ANYWAY;
-use latchkey_cluster_store::Part;
+use latchkey_cluster_store::{Heard, Part};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ pub(crate) struct Freshness {
     looked: Instant,
     /// When the look that is under way began.
     looking: Option<Instant>,
+    /// What documents that somebody tells of were known by when the last look began.
+    taken: Option<Heard>,
     reloads: u64,
     /// The parts of the service's own.
     own: Vec<&'static str>,
@@ -42,7 +44,7 @@ pub struct Behind {
 
 impl Freshness {
     pub(crate) fn new(own: Vec<&'static str>, now: Instant) -> Self {
-        Self { bad: BTreeMap::new(), looked: now, looking: None, reloads: 0, own }
+        Self { bad: BTreeMap::new(), looked: now, looking: None, taken: None, reloads: 0, own }
     }
 
     /// Everything that is followed.
@@ -54,9 +56,22 @@ impl Freshness {
         self.looking = Some(now);
     }
 
-    pub(crate) fn end(&mut self, now: Instant) {
+    /// The look ended: what is in force is what was `heard` when it began.
+    pub(crate) fn end(&mut self, heard: Option<Heard>, now: Instant) {
         self.looking = None;
         self.looked = now;
+        self.taken = heard;
+    }
+
+    /// As of when what is in force was what the documents said, where it could be used; `heard` is how they are known now. Where nothing
+    /// else was told since, that is as of now.
+    pub(crate) fn as_of(&self, heard: Option<Heard>, now: Instant) -> Instant {
+        match (self.taken, heard) {
+            (Some(taken), Some(heard)) if taken.version == heard.version => heard.as_of,
+            (Some(taken), _) => taken.as_of,
+            // They are read here, and what changes there is told at once, or noticed by the look now and then.
+            (None, _) => self.looking.unwrap_or(now),
+        }
     }
 
     pub(crate) fn good(&mut self, part: &'static str) {
@@ -82,14 +97,22 @@ impl Freshness {
     }
 
     /// A look that does not end, or a follower that is gone, leaves every part behind.
-    pub(crate) fn behind(&self, now: Instant) -> Vec<Behind> {
+    pub(crate) fn behind(&self, heard: Option<Heard>, now: Instant) -> Vec<Behind> {
         let unseen = now.saturating_duration_since(self.looked).saturating_sub(LOOK_ANYWAY);
         let unseen = self.looking.map_or(unseen, |since| unseen.max(now.saturating_duration_since(since)));
+        // What is told of is listed several times in that time.
+        let unheard = heard.map_or(Duration::ZERO, |heard| now.saturating_duration_since(heard.as_of));
+        let unseen = unseen.max(unheard.saturating_sub(LOOK_ANYWAY));
         let of = |name: &'static str| {
             if let Some((why, since)) = self.bad.get(name) {
                 return Some(Behind { part: name, age: now.saturating_duration_since(*since), why: why.clone() });
             }
-            let why = format!("the directory has not been read for {} s", unseen.as_secs());
+            let why = match heard {
+                None => format!("the directory has not been read for {} s", unseen.as_secs()),
+                Some(_) => {
+                    format!("the API server has told nothing that counts for {} s", unheard.max(unseen).as_secs())
+                }
+            };
             (unseen >= HANGS).then_some(Behind { part: name, age: unseen, why })
         };
         self.followed().filter_map(of).collect()
@@ -106,7 +129,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn ages(freshness: &Freshness, now: Instant) -> Vec<(&'static str, u64)> {
-        freshness.behind(now).iter().map(|behind| (behind.part, behind.age.as_secs())).collect()
+        freshness.behind(None, now).iter().map(|behind| (behind.part, behind.age.as_secs())).collect()
     }
 
     #[test]
@@ -114,7 +137,7 @@ mod tests {
         let start = Instant::now();
         let mut freshness = Freshness::new(vec!["enrolment", "cluster", "payload"], start);
         assert!(freshness.bad("attestation", "x".into(), start));
-        freshness.end(start + 20 * SECOND);
+        freshness.end(None, start + 20 * SECOND);
         assert!(!freshness.bad("attestation", "x".into(), start + 20 * SECOND), "no news");
         assert!(freshness.bad("attestation", "y".into(), start + 25 * SECOND));
         assert_eq!(ages(&freshness, start + 30 * SECOND), [("attestation", 30)]);
@@ -130,7 +153,7 @@ mod tests {
         assert_eq!(ages(&freshness, start + 5 * SECOND), []);
         let all = ["denials", "collateral", "attestation", "enrolment", "cluster", "payload"].map(|part| (part, 7));
         assert_eq!(ages(&freshness, start + 12 * SECOND), all);
-        freshness.end(start + 12 * SECOND);
+        freshness.end(None, start + 12 * SECOND);
         assert_eq!(ages(&freshness, start + 12 * SECOND), []);
     }
 
@@ -140,5 +163,41 @@ mod tests {
         let freshness = Freshness::new(vec!["enrolment", "cluster", "payload"], start);
         assert_eq!(ages(&freshness, start + LOOK_ANYWAY), []);
         assert_eq!(ages(&freshness, start + LOOK_ANYWAY + 9 * SECOND)[2], ("attestation", 9));
+    }
+
+    /// Looking at what is known here says nothing of whether anybody tells of changes.
+    #[test]
+    fn what_is_told_is_as_old_as_its_last_complete_listing_however_often_it_is_looked_at() {
+        let start = Instant::now();
+        let heard = |seconds: u32, version| Some(Heard { as_of: start + seconds * SECOND, version });
+        let mut freshness = Freshness::new(vec!["enrolment"], start);
+        freshness.end(heard(0, 1), start);
+        assert_eq!(freshness.as_of(heard(9, 1), start + 10 * SECOND), start + 9 * SECOND, "no other content");
+        // Told of something else, and not looked at yet.
+        assert_eq!(freshness.as_of(heard(12, 2), start + 13 * SECOND), start);
+        freshness.begin(start + 13 * SECOND);
+        freshness.end(heard(12, 2), start + 13 * SECOND);
+        assert_eq!(freshness.as_of(heard(12, 2), start + 13 * SECOND), start + 12 * SECOND);
+        // A watch that is swallowed: nothing is told any more, and it is looked at all the same.
+        for at in (20..100).step_by(10) {
+            freshness.begin(start + at * SECOND);
+            freshness.end(heard(12, 2), start + at * SECOND);
+            assert_eq!(freshness.as_of(heard(12, 2), start + at * SECOND), start + 12 * SECOND);
+        }
+        let behind = freshness.behind(heard(12, 2), start + 90 * SECOND);
+        assert_eq!(behind.len(), 4);
+        assert!(behind[0].why.contains("told nothing that counts for 78 s"), "{}", behind[0].why);
+        assert_eq!(freshness.behind(heard(60, 2), start + 90 * SECOND), []);
+    }
+
+    #[test]
+    fn what_is_read_here_is_as_of_now_unless_a_look_hangs() {
+        let start = Instant::now();
+        let mut freshness = Freshness::new(vec!["enrolment"], start);
+        assert_eq!(freshness.as_of(None, start + 20 * SECOND), start + 20 * SECOND);
+        freshness.begin(start + 20 * SECOND);
+        assert_eq!(freshness.as_of(None, start + 60 * SECOND), start + 20 * SECOND);
+        freshness.end(None, start + 60 * SECOND);
+        assert_eq!(freshness.as_of(None, start + 61 * SECOND), start + 61 * SECOND);
     }
 }

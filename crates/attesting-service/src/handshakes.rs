@@ -53,16 +53,17 @@ impl Handshakes {
 
     /// Its lines of a page.
     pub fn render(&self, page: &mut Page) {
-        page.family("admissions_total", "counter", "Attested handshakes that ended in an admission");
-        page.line("admissions_total", "", self.admitted.load(Relaxed));
+        page.family(
+            "handshakes_total",
+            "counter",
+            "Attested handshakes whose evidence was admitted, whatever was asked then",
+        );
+        page.line("handshakes_total", "", self.admitted.load(Relaxed));
         page.family("connections", "gauge", "Open connections that passed the handshake");
         page.line("connections", "", self.open.load(Relaxed));
         page.family("refusals_total", "counter", "Attested handshakes that were refused, by reason code");
         for (code, counter) in ReasonCode::ALL.iter().zip(&self.evidence) {
-            let count = counter.load(Relaxed);
-            if count > 0 {
-                page.line("refusals_total", &format!("{{code=\"{code}\"}}"), count);
-            }
+            page.line("refusals_total", &format!("{{code=\"{code}\"}}"), counter.load(Relaxed));
         }
         page.line("refusals_total", "{code=\"other\"}", self.not_evidence.load(Relaxed));
         page.family("connections_refused_total", "counter", "Connections that did not get as far as an appraisal");

@@ -1,14 +1,11 @@
 //! The key that the service proves itself with.
 
 use latchkey_channel::{PinnedKeyAttester, PinnedKeyError};
-use latchkey_keys::{KeyError, read_private_file};
+use latchkey_keys::{KeyError, read_private_file, write_private_file};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -17,7 +14,7 @@ const MAX_KEY_FILE: usize = 16 * 1024;
 /// Why there is no key to prove the service with. The operator's fault, or the file system's.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The file is unsafe or unreadable.
+    /// The file is unsafe or unreadable; or a new one cannot be written, or is there already.
     #[error("{error}; {remedy}", error = .0, remedy = .0.code().remedy())]
     File(KeyError),
     /// What it holds is no P-256 key in PKCS#8.
@@ -27,14 +24,6 @@ pub enum IdentityError {
         path: PathBuf,
         /// What is wrong with the key.
         source: PinnedKeyError,
-    },
-    /// A new key cannot be written, or there is one already.
-    #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: io::Error,
     },
     /// The kernel gives no random numbers.
     #[error("the kernel gives no random numbers")]
@@ -65,11 +54,7 @@ pub fn create(path: &Path) -> Result<PinnedKeyAttester, IdentityError> {
     let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
     let der = der.map_err(|_| IdentityError::NoRandomness)?;
     let pem = pem(der.as_ref());
-    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).and_then(|mut file| {
-        file.write_all(pem.as_bytes())?;
-        file.sync_all()
-    });
-    written.map_err(|source| IdentityError::Write { path: path.to_owned(), source })?;
+    write_private_file(path, pem.as_bytes()).map_err(IdentityError::File)?;
     attester(path, der.as_ref())
 }
 

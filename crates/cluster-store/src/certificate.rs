@@ -36,6 +36,22 @@ pub fn names_of_pem(pem: &str) -> Option<Names> {
     names_of_der(&der_of_pem(pem)?)
 }
 
+/// The key of the first certificate of a PEM, as `SubjectPublicKeyInfo` in DER; `None` if it cannot be read.
+pub fn key_of_pem(pem: &str) -> Option<Vec<u8>> {
+    key_of_der(&der_of_pem(pem)?)
+}
+
+/// RFC 5280, section 4.1: the sixth field behind the version.
+fn key_of_der(der: &[u8]) -> Option<Vec<u8>> {
+    let mut fields = fields(der)?;
+    // Serial number, algorithm, issuer, validity, subject.
+    for _ in 0..5 {
+        fields = element(fields)?.2;
+    }
+    let (_, behind) = expect(SEQUENCE, fields)?;
+    fields.get(..fields.len() - behind.len()).map(<[u8]>::to_vec)
+}
+
 /// RFC 5280, section 4.1: the third field behind the version, and the fifth.
 fn names_of_der(der: &[u8]) -> Option<Names> {
     // Serial number, algorithm.
@@ -119,6 +135,14 @@ mod tests {
     }
 
     #[test]
+    fn the_key_of_a_certificate_is_the_one_that_it_was_made_with() {
+        use rcgen::PublicKeyData as _;
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = rcgen::CertificateParams::new(vec!["node".to_owned()]).unwrap().self_signed(&key).unwrap().pem();
+        assert_eq!(key_of_pem(&pem), Some(key.subject_public_key_info()));
+    }
+
+    #[test]
     fn what_is_no_certificate_has_no_end() {
         let whole =
             STANDARD.decode(pem(2027).lines().filter(|line| !line.starts_with('-')).collect::<String>()).unwrap();
@@ -126,12 +150,13 @@ mod tests {
         for length in 0..whole.len() {
             assert_eq!(end_of_der(&whole[..length]), None, "{length}");
             assert_eq!(names_of_der(&whole[..length]), None, "{length}");
+            assert_eq!(key_of_der(&whole[..length]), None, "{length}");
         }
         for at in 0..whole.len() {
             let mut other = whole.clone();
             other[at] ^= 0xff;
             // Whatever it says, it does not panic.
-            let _ = (end_of_der(&other), names_of_der(&other));
+            let _ = (end_of_der(&other), names_of_der(&other), key_of_der(&other));
         }
         assert_eq!((end_of_pem(""), end_of_data("%")), (None, None));
     }

@@ -1,7 +1,7 @@
 //! `cluster.json`: what a cluster is.
 
 use crate::error::ContentError;
-use latchkey_keys::ClusterId;
+use latchkey_keys::{ClusterId, KeyError, MasterSecret, Secret};
 use serde::{Deserialize, Serialize};
 
 /// Versions of files in the directory.
@@ -37,6 +37,14 @@ impl ClusterFile {
         created_at: u64,
     ) -> Self {
         Self { version: VERSION, name: name.into(), cluster_id, measurement_salt, key_version, created_at }
+    }
+
+    /// The cluster's measurement secret, if this master secret is the cluster's: see [`ClusterId::prove`].
+    ///
+    /// # Errors
+    /// [`KeyError::OtherCluster`].
+    pub fn measurement_secret(&self, master: &MasterSecret) -> Result<Secret<32>, KeyError> {
+        self.cluster_id.prove(master, self.key_version, &self.measurement_salt)
     }
 
     /// Reads the file's JSON.

@@ -6,10 +6,12 @@
 
 use crate::atomic::{self, Existing};
 use crate::error::StoreError;
+use crate::release::ReleaseRefusal;
 use crate::store::{ClusterStore, optional};
 use latchkey_attestation::EkDigest;
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Instant;
 
 /// The directory's name.
 pub(crate) const DENIED: &str = "denied";
@@ -24,6 +26,27 @@ pub struct Denials {
     unreadable: Vec<String>,
 }
 
+/// Witness: this TPM was not shut out, as of then. Whatever releases a key to a machine, lets it in or renews what it has demands one;
+/// [`Denials::check`] makes it, and nothing else does.
+#[derive(Debug)]
+#[must_use = "a check that nobody acts on"]
+pub struct NotDenied {
+    ek: EkDigest,
+    as_of: Instant,
+}
+
+impl NotDenied {
+    /// The machine.
+    pub fn ek(&self) -> EkDigest {
+        self.ek
+    }
+
+    /// When the denials were known that it was looked for in.
+    pub fn as_of(&self) -> Instant {
+        self.as_of
+    }
+}
+
 impl Denials {
     /// What these names deny. A digest may be written in upper case and end in `.json`; names that begin with a dot do not count.
     pub fn of_names(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
@@ -36,11 +59,19 @@ impl Denials {
             let digest = name.strip_suffix(".json").unwrap_or(name).to_ascii_lowercase();
             match EkDigest::from_hex(&digest) {
                 Some(ek) => drop(denials.eks.insert(ek)),
-                None => denials.unreadable.push(name.escape_debug().to_string()),
+                None => denials.unreadable.push(latchkey_reason::printable(name).collect()),
             }
         }
         denials.unreadable.sort();
         denials
+    }
+
+    /// The witness that this TPM is not shut out, by what was known of the denials as of then.
+    ///
+    /// # Errors
+    /// [`ReleaseRefusal::MachineDenied`].
+    pub fn check(&self, ek: &EkDigest, as_of: Instant) -> Result<NotDenied, ReleaseRefusal> {
+        if self.has(ek) { Err(ReleaseRefusal::MachineDenied { ek: *ek }) } else { Ok(NotDenied { ek: *ek, as_of }) }
     }
 
     /// Whether this TPM is shut out.

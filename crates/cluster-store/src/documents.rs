@@ -11,11 +11,26 @@ use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::time::Instant;
+
+/// What is known of documents that somebody else tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// When the complete listing that it is known by was asked for: everything before that is known.
+    pub as_of: Instant,
+    /// Another one for other content.
+    pub version: u64,
+}
 
 /// The documents of a cluster. Calls block, and may take as long as a disk or a network does.
 pub trait Documents: fmt::Debug + Send + Sync {
     /// Where they are, for people.
     fn place(&self) -> &Path;
+
+    /// How far they are known, where they are not read each time: [`ClusterStore`] reads them, an API server tells of them.
+    fn heard(&self) -> Option<Heard> {
+        None
+    }
 
     /// SHA-256 over the content of a part, so that only real changes count. What cannot be read counts by its error.
     fn fingerprint(&self, part: Part) -> [u8; 32];

@@ -63,6 +63,10 @@ impl RecordStore for FolderRecords {
     fn doubt(&self) {
         *self.seen() = None;
     }
+
+    fn held(&self) -> Option<usize> {
+        self.directory.pending().as_deref().ok().map(<[_]>::len)
+    }
 }
 
 impl Turn for FolderTurn<'_> {

@@ -4,7 +4,7 @@
 //! Whoever has TPMs of a trusted vendor can cause some, so their number is bounded, and those that were silent longest go
 //! first.
 
-use crate::atomic::{self, Existing, TEMPORARY};
+use crate::atomic::{self, Existing};
 use crate::cluster::{VERSION, check_version};
 use crate::error::{ContentError, StoreError};
 use crate::record::Role;
@@ -50,8 +50,7 @@ pub struct PendingRecord {
 impl PendingRecord {
     /// A machine that asks now, in seconds since the Unix epoch.
     pub fn new(ek: EkDigest, name: &str, role: Option<Role>, disk: Uuid, now: u64) -> Self {
-        let printable = |c: char| if c.is_ascii_graphic() { c } else { '?' };
-        let asks_for_name = name.chars().take(MAX_NAME).map(printable).collect();
+        let asks_for_name = latchkey_reason::printable(name).take(MAX_NAME).collect();
         Self {
             version: VERSION,
             ek_sha256: ek,
@@ -137,7 +136,7 @@ impl Writer<'_> {
     pub fn hold(&mut self, asks: &PendingRecord) -> Result<(), StoreError> {
         let store = self.directory();
         let directory = store.path().join(PENDING);
-        store.make(&directory)?;
+        atomic::make(&directory)?;
         // What cannot be read is written anew.
         let before = store.pending_of(&asks.ek_sha256).unwrap_or_default();
         let Some(next) = asks.following(before.as_ref()) else { return Ok(()) };
@@ -162,9 +161,7 @@ impl Writer<'_> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
             let path = entry.map_err(StoreError::io("list", &directory))?.path();
-            let unfinished =
-                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()));
-            if unfinished {
+            if path.file_name().is_some_and(atomic::is_temporary) {
                 // Left by a crash: nobody else writes while this has the turn.
                 drop(fs::remove_file(&path));
                 continue;

@@ -27,6 +27,11 @@ pub trait RecordStore: fmt::Debug + Send + Sync {
     /// Makes the next [`Turn::news`] everything there is: what was told before is not relied upon any more.
     fn doubt(&self);
 
+    /// How many machines wait for the operator; `None` where that is not known here. For people: nothing is decided by it.
+    fn held(&self) -> Option<usize> {
+        None
+    }
+
     /// Why changes by others are not heard of now, if so.
     fn problem(&self) -> Option<String> {
         None

@@ -1,17 +1,18 @@
 //! The witness without which no state disk's key is derived: which machine it is for.
 
-use crate::record::Recorded;
+use crate::record::{NodeRecord, Recorded};
 use crate::store::ClusterStore;
-use crate::{Denials, StoreError};
+use crate::{NotDenied, StoreError};
 use latchkey_attestation::EkDigest;
 use latchkey_keys::{KeyId, KeyRelease, KeyVersion, Uuid};
 use latchkey_reason::reason_codes;
+use std::time::Instant;
 
 /// The decision that the key of one disk may be derived. There are three ways to one, and no other:
 ///
-/// * [`Recorded::release`]: the disk is on the record of that TPM, and not replaced. The record was read from the cluster's
-///   directory, or was just written to it and is durable: nothing else makes a [`Recorded`].
-/// * [`ClusterStore::release`]: the same, for who has no records in memory; a denied TPM gets nothing.
+/// * [`Recorded::release`]: the disk is on the record of that TPM, and not replaced, and nobody shut the TPM out. The record was read
+///   from the cluster's directory, or was just written to it and is durable: nothing else makes a [`Recorded`].
+/// * [`ClusterStore::release`]: the same, for who has no records in memory.
 /// * [`DiskRelease::on_operators_word`]: the operator answers for it, and named the machine or said that none is meant.
 #[derive(Debug)]
 #[must_use = "a decision that nobody acts on"]
@@ -49,18 +50,30 @@ impl KeyRelease for DiskRelease {
 }
 
 impl Recorded {
-    /// The witness for a disk of this record.
+    /// The witness for a disk of this record, whose machine is not shut out.
+    ///
+    /// # Errors
+    /// A disk that is not on it, or that was replaced; a witness of another machine.
+    pub fn release(&self, disk: Uuid, not_denied: &NotDenied) -> Result<DiskRelease, ReleaseRefusal> {
+        if not_denied.ek() != self.ek_sha256 {
+            return Err(ReleaseRefusal::MachineDenied { ek: self.ek_sha256 });
+        }
+        Ok(DiskRelease { disk, version: self.version_of(disk)? })
+    }
+}
+
+impl NodeRecord {
+    /// The version of the master secret that the key of a disk of this record comes from.
     ///
     /// # Errors
     /// A disk that is not on it, or that was replaced.
-    pub fn release(&self, disk: Uuid) -> Result<DiskRelease, ReleaseRefusal> {
+    pub fn version_of(&self, disk: Uuid) -> Result<KeyVersion, ReleaseRefusal> {
         let (ek, name) = (self.ek_sha256, self.name.to_string());
         if self.retired.contains(&disk) {
             return Err(ReleaseRefusal::DiskReplaced { name, disk });
         }
         let found = self.disk(disk).and_then(|disk| KeyVersion::new(disk.key_version));
-        let version = found.ok_or(ReleaseRefusal::DiskNotOnRecord { ek, name, disk })?;
-        Ok(DiskRelease { disk, version })
+        found.ok_or(ReleaseRefusal::DiskNotOnRecord { ek, name, disk })
     }
 }
 
@@ -70,14 +83,23 @@ impl ClusterStore {
     /// # Errors
     /// Files that cannot be read; a refusal otherwise, which names the machine that the disk belongs to if there is one.
     pub fn release(&self, ek: &EkDigest, disk: Uuid) -> Result<DiskRelease, ReleaseError> {
-        check_not_denied(&self.denials()?, ek)?;
+        let not_denied = self.not_denied(ek)?;
         let record = self.record(ek)?;
         // Two records that name one disk contradict each other, also when one is of this machine.
         if let Some(other) = self.holders(disk)?.into_iter().find(|other| other.ek_sha256 != *ek) {
             let (owner, name) = (other.ek_sha256, other.name.to_string());
             return Err(ReleaseRefusal::DiskOfAnother { ek: *ek, disk, owner, name }.into());
         }
-        Ok(record.ok_or(ReleaseRefusal::MachineNotOnRecord { ek: *ek })?.release(disk)?)
+        Ok(record.ok_or(ReleaseRefusal::MachineNotOnRecord { ek: *ek })?.release(disk, &not_denied)?)
+    }
+
+    /// The witness that this machine is not shut out now.
+    ///
+    /// # Errors
+    /// It is; the denials cannot be read.
+    pub fn not_denied(&self, ek: &EkDigest) -> Result<NotDenied, ReleaseError> {
+        let now = Instant::now();
+        Ok(self.denials()?.check(ek, now)?)
     }
 
     /// The records that name this disk, replaced ones included; records that cannot be read are passed over.
@@ -87,14 +109,6 @@ impl ClusterStore {
     pub fn holders(&self, disk: Uuid) -> Result<Vec<Recorded>, StoreError> {
         Ok(self.records()?.into_iter().flatten().filter(|record| record.uuids().any(|uuid| uuid == disk)).collect())
     }
-}
-
-/// Refuses a TPM that is shut out.
-///
-/// # Errors
-/// [`ReleaseRefusal::MachineDenied`].
-pub fn check_not_denied(denials: &Denials, ek: &EkDigest) -> Result<(), ReleaseRefusal> {
-    if denials.has(ek) { Err(ReleaseRefusal::MachineDenied { ek: *ek }) } else { Ok(()) }
 }
 
 reason_codes! {

@@ -1,13 +1,13 @@
 //! The directory and its files.
 
-use crate::atomic::{self, Existing, TEMPORARY};
+use crate::atomic::{self, Existing};
 use crate::cluster::ClusterFile;
 use crate::denials::DENIED;
 use crate::enrolment::Enrolment;
 use crate::error::{ContentError, StoreError};
 use crate::pair::signature_of;
 use crate::record::{NodeRecord, Recorded};
-use crate::writer::{self, Writer, check_file_name};
+use crate::writer::{Writer, check_file_name};
 use latchkey_attestation::EkDigest;
 use latchkey_keys::{KeyError, SecretVec};
 use std::fs;
@@ -69,33 +69,25 @@ impl ClusterStore {
     /// [`StoreError::Io`].
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let directory = Self(path.into());
-        directory.make(&directory.nodes_path())?;
-        directory.make(&directory.denied_path())?;
+        atomic::make(&directory.nodes_path())?;
+        atomic::make(&directory.denied_path())?;
         Ok(directory)
     }
 
     /// The same for a service that has policy, manifests and denials there, and no nodes.
     pub(crate) fn of_documents(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let directory = Self(path.into());
-        directory.make(&directory.denied_path())?;
+        atomic::make(&directory.denied_path())?;
         Ok(directory)
     }
 
-    /// Makes the directory of the additional manifests, if it is missing.
+    /// Makes the directory of the additional manifests, if it is missing. They may lie elsewhere, as all documents.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn make_references(&self) -> Result<(), StoreError> {
-        self.make(&self.references_path())
-    }
-
-    pub(crate) fn make(&self, directory: &Path) -> Result<(), StoreError> {
-        match fs::create_dir(directory) {
-            Ok(()) => give_to_owner_of(&self.0, directory),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(StoreError::io("make", directory)(error)),
-        }
-        Ok(())
+        let path = self.references_path();
+        if path.is_dir() { Ok(()) } else { atomic::make(&path) }
     }
 
     /// Where it is.
@@ -229,9 +221,7 @@ impl ClusterStore {
     /// # Errors
     /// [`StoreError`].
     pub fn write_enrolment(&self, rules: &Enrolment) -> Result<(), StoreError> {
-        rules.check().map_err(StoreError::malformed(&self.0.join(ENROLMENT)))?;
-        let json = serde_json::to_string_pretty(rules).unwrap_or_default();
-        atomic::write(&self.0, ENROLMENT, json.as_bytes(), Existing::Replace)
+        self.writer()?.write_enrolment(rules)
     }
 
     fn record_in(&self, name: &str) -> Result<Recorded, StoreError> {
@@ -244,16 +234,22 @@ impl ClusterStore {
     }
 }
 
-/// See [`Writer`]: the command line may have made the directory for the service.
-fn give_to_owner_of(directory: &Path, path: &Path) {
-    if let Ok(file) = fs::File::open(path) {
-        writer::give_to_owner_of(directory, &file);
+impl Writer<'_> {
+    /// Writes the join rules; durable when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn write_enrolment(&mut self, rules: &Enrolment) -> Result<(), StoreError> {
+        let directory = self.directory().path();
+        rules.check().map_err(StoreError::malformed(&directory.join(ENROLMENT)))?;
+        let json = serde_json::to_string_pretty(rules).unwrap_or_default();
+        atomic::write(directory, ENROLMENT, json.as_bytes(), Existing::Replace)
     }
 }
 
 /// Whether a file in `nodes/` of this name is a record, well-formed or not.
 fn is_record(name: &str) -> bool {
-    name.strip_suffix(".json").is_some() && !name.starts_with(TEMPORARY)
+    name.strip_suffix(".json").is_some() && !atomic::is_temporary(name.as_ref())
 }
 
 pub(crate) fn optional<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {

@@ -97,9 +97,7 @@ impl ClusterStore {
     /// # Errors
     /// [`StoreError`].
     pub fn write_policy(&self, json: &str) -> Result<(), StoreError> {
-        let path = self.path().join(POLICY);
-        Policy::from_json(json.as_bytes()).map_err(|refusal| StoreError::malformed(&path)(refusal.into()))?;
-        atomic::write(self.path(), POLICY, json.as_bytes(), Existing::Replace)
+        self.writer()?.write_policy(json.as_bytes())
     }
 
     /// Writes reference values as `reference.json`; durable when this returns.
@@ -107,7 +105,7 @@ impl ClusterStore {
     /// # Errors
     /// [`StoreError`].
     pub fn write_reference(&self, values: &ReferenceValues) -> Result<(), StoreError> {
-        atomic::write(self.path(), REFERENCE, values.to_json().as_bytes(), Existing::Replace)
+        self.writer()?.write_reference(values)
     }
 
     pub(crate) fn manifest_paths(&self) -> Result<Vec<PathBuf>, StoreError> {
@@ -161,6 +159,25 @@ impl Writer<'_> {
         let mut revisions = self.directory().revisions()?;
         revisions.replace(manifest, now).map_err(StoreError::malformed(&self.revisions_path()))?;
         self.write_revisions(&revisions)
+    }
+
+    /// Writes a policy that was checked; durable when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn write_policy(&mut self, json: &[u8]) -> Result<(), StoreError> {
+        let directory = self.directory().path();
+        let checked = Policy::from_json(json);
+        checked.map_err(|refusal| StoreError::malformed(&directory.join(POLICY))(refusal.into()))?;
+        atomic::write(directory, POLICY, json, Existing::Replace)
+    }
+
+    /// Writes reference values as `reference.json`; durable when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn write_reference(&mut self, values: &ReferenceValues) -> Result<(), StoreError> {
+        atomic::write(self.directory().path(), REFERENCE, values.to_json().as_bytes(), Existing::Replace)
     }
 
     fn revisions_path(&self) -> PathBuf {

@@ -8,7 +8,7 @@ use crate::store::{CLUSTER, ClusterStore, NODES};
 use latchkey_attestation::EkDigest;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Held while it exists; a crash releases it.
@@ -28,7 +28,6 @@ impl<'a> Writer<'a> {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let lock = options.open(path).map_err(StoreError::io("open", path))?;
-        give_to_owner_of(directory.path(), &lock);
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| StoreError::io("lock", path)(error.into()))?;
         let mut counter = [0; 8];
         // A new or cut lock file counts from 0: a program with records in memory sees a difference and reads them again.
@@ -46,8 +45,8 @@ impl<'a> Writer<'a> {
         self.writes
     }
 
-    /// Removes the unfinished records of writers that crashed. (The other files are written without this lock; what is left
-    /// of those is never read, and stays.)
+    /// Removes the unfinished records of writers that crashed. What is left of another file is never read, and goes when the file is
+    /// written next.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -113,11 +112,7 @@ impl<'a> Writer<'a> {
     pub fn remove(&mut self, ek: &EkDigest) -> Result<bool, StoreError> {
         let path = self.directory.nodes_path().join(format!("{ek}.json"));
         self.count()?;
-        match std::fs::remove_file(&path) {
-            Ok(()) => atomic::sync_directory(&self.directory.nodes_path()).map(|()| true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(StoreError::io("remove", &path)(error)),
-        }
+        atomic::remove(&path)
     }
 
     fn place(&mut self, record: &NodeRecord, existing: Existing) -> Result<Recorded, StoreError> {
@@ -134,16 +129,6 @@ impl<'a> Writer<'a> {
         self.writes = self.writes.wrapping_add(1);
         let written = self.lock.write_all_at(&self.writes.to_be_bytes(), 0);
         written.map_err(StoreError::io("count in", self.directory.path()))
-    }
-}
-
-/// The command line runs as root, the service as the directory's owner: the service must be able to open the lock that the
-/// command line made. What fails here fails there, with its reason.
-pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
-    if rustix::process::geteuid().is_root()
-        && let Ok(owner) = std::fs::metadata(directory)
-    {
-        drop(std::os::unix::fs::fchown(file, Some(owner.uid()), Some(owner.gid())));
     }
 }
 

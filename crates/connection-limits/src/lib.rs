@@ -5,7 +5,8 @@
 //!
 //! * [`PeerNetwork`]: what counts as one peer, and which peers count together.
 //! * [`ConnectionSlots`]: who is served at once; who gives way when all slots are taken.
-//! * [`TokenBucket`], [`PeerRates`], [`SharedRate`]: how often a peer, its site, and everybody together may come.
+//! * [`TokenBucket`], [`Rates`], [`PeerRates`], [`SharedRate`]: how often one of many, a peer and its site, and everybody together may
+//!   come.
 //! * [`Backoff`]: how long who was not served waits until it comes again.
 
 mod backoff;
@@ -15,5 +16,5 @@ mod slots;
 
 pub use backoff::Backoff;
 pub use network::PeerNetwork;
-pub use rate::{PeerRates, Rate, SharedRate, TokenBucket, Wait};
+pub use rate::{PeerRates, Rate, Rates, SharedRate, TokenBucket, Wait};
 pub use slots::{Arrival, ConnectionSlots, Full, SlotId, SlotLimits, Standing, Usage};

@@ -2,6 +2,7 @@
 
 use crate::PeerNetwork;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
 /// One token, in the bucket's own units: tokens per minute times milliseconds.
@@ -92,12 +93,11 @@ impl TokenBucket {
     }
 }
 
-/// A bucket for each host and each site. Bounded: who has been quiet for long enough to have a full bucket is forgotten, and
-/// while a table is full, whoever is new shares one bucket.
+/// A bucket for each host and each site, in two [`Rates`].
 #[derive(Debug)]
 pub struct PeerRates {
-    hosts: Table,
-    sites: Table,
+    hosts: Rates<PeerNetwork>,
+    sites: Rates<PeerNetwork>,
 }
 
 /// What a site may, in hosts' rates: its hosts do not all come at the same time.
@@ -106,7 +106,7 @@ const SITE: u32 = 16;
 impl PeerRates {
     /// Each host may come at `rate`, each site at 16 times that. At most `capacity` of each have buckets of their own.
     pub fn new(rate: Rate, capacity: usize) -> Self {
-        Self { hosts: Table::new(rate, capacity), sites: Table::new(rate.times(SITE), capacity) }
+        Self { hosts: Rates::new(rate, capacity), sites: Rates::new(rate.times(SITE), capacity) }
     }
 
     /// Takes one token of this peer's.
@@ -127,11 +127,13 @@ impl PeerRates {
     }
 }
 
+/// A bucket for each of many. Bounded: who has been quiet for long enough to have a full bucket is forgotten, and while the table is
+/// full, whoever is new shares one bucket.
 #[derive(Debug)]
-struct Table {
+pub struct Rates<K> {
     fresh: TokenBucket,
     shared: TokenBucket,
-    own: HashMap<PeerNetwork, TokenBucket>,
+    own: HashMap<K, TokenBucket>,
     capacity: usize,
     swept: Option<Duration>,
 }
@@ -139,20 +141,29 @@ struct Table {
 /// Looking for quiet peers costs a walk through the table; a flood must not cause one per connection.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Table {
-    fn new(rate: Rate, capacity: usize) -> Self {
+impl<K: Eq + Hash> Rates<K> {
+    /// Each may come at `rate`. At most `capacity` have buckets of their own.
+    pub fn new(rate: Rate, capacity: usize) -> Self {
         let fresh = TokenBucket::new(rate);
         Self { shared: fresh.clone(), fresh, own: HashMap::new(), capacity, swept: None }
     }
 
-    fn bucket(&mut self, network: PeerNetwork, now: Duration) -> &mut TokenBucket {
-        if self.own.len() >= self.capacity && !self.own.contains_key(&network) {
+    /// Takes one token of this one's.
+    ///
+    /// # Errors
+    /// [`Wait`].
+    pub fn take(&mut self, whose: K, now: Duration) -> Result<(), Wait> {
+        self.bucket(whose, now).take(now)
+    }
+
+    fn bucket(&mut self, whose: K, now: Duration) -> &mut TokenBucket {
+        if self.own.len() >= self.capacity && !self.own.contains_key(&whose) {
             self.sweep(now);
             if self.own.len() >= self.capacity {
                 return &mut self.shared;
             }
         }
-        self.own.entry(network).or_insert_with(|| self.fresh.clone())
+        self.own.entry(whose).or_insert_with(|| self.fresh.clone())
     }
 
     fn sweep(&mut self, now: Duration) {

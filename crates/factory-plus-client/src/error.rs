@@ -1,5 +1,6 @@
 //! What can go wrong between a client and a service.
 
+use latchkey_reason::printable;
 use std::fmt;
 use std::sync::Arc;
 
@@ -139,14 +140,13 @@ const KEPT: usize = 64 << 10;
 pub(crate) fn shown(body: &[u8]) -> Arc<str> {
     let start = &body[..body.len().min(4 * SHOWN)];
     let text = String::from_utf8_lossy(start);
-    let text: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN).collect();
-    text.into()
+    printable(text.trim()).take(SHOWN).collect::<String>().into()
 }
 
 /// The body of a conflict.
 pub(crate) fn kept(body: &[u8]) -> Arc<str> {
     let text = String::from_utf8_lossy(&body[..body.len().min(KEPT)]);
-    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().into()
+    printable(text.trim()).collect::<String>().into()
 }
 
 fn after(text: &str) -> String {
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_a_service_says_cannot_write_into_a_log() {
         let text = shown(&[b"a\r\nb\x1b[0m".as_slice(), &[b'x'; 5000]].concat());
-        assert!(text.starts_with("a  b [0m") && text.chars().count() == SHOWN);
+        assert!(text.starts_with("a  b\u{fffd}[0m") && text.chars().count() == SHOWN);
         assert_eq!(&*shown(&[0xff, 0xfe]), "\u{fffd}\u{fffd}");
     }
 }

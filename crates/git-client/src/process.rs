@@ -47,7 +47,7 @@ async fn exchange(child: &mut Child, input: &[u8]) -> Result<Vec<u8>, GitError> 
         return Ok(output);
     }
     let text = String::from_utf8_lossy(&complaints);
-    Err(GitError::Failed(text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()))
+    Err(GitError::Failed(latchkey_reason::printable(text.trim()).collect()))
 }
 
 /// What a pipe says, to its end, and whether that is all of it: what is too much is read and dropped.

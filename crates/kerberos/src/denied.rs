@@ -17,10 +17,9 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// With a detail from elsewhere: it is cut, and what is no printable ASCII becomes `?`, so that it cannot forge lines.
+    /// With a detail from elsewhere: it is cut, and made printable, so that it cannot forge lines.
     pub fn new(code: KerberosCode, detail: impl fmt::Display) -> Self {
-        let printable = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
-        Self { code, detail: detail.to_string().chars().take(MAX_DETAIL).map(printable).collect() }
+        Self { code, detail: latchkey_reason::printable(&detail.to_string()).take(MAX_DETAIL).collect() }
     }
 
     /// Why, as a closed enum; its remedy says what to do.
@@ -28,7 +27,7 @@ impl Denied {
         self.code
     }
 
-    /// What was said about it, one line of printable ASCII.
+    /// What was said about it, one printable line.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -52,8 +51,8 @@ mod tests {
     #[test]
     fn a_detail_is_one_short_line() {
         let denied = Denied::new(KerberosCode::Failed, format!("a\nb\x1b[1m{}", "ä".repeat(1000)));
-        assert!(denied.detail().starts_with("a?b?[1m???"));
-        assert_eq!(denied.detail().len(), MAX_DETAIL);
+        assert!(denied.detail().starts_with("a b\u{fffd}[1mää"));
+        assert_eq!(denied.detail().chars().count(), MAX_DETAIL);
         assert!(denied.to_string().starts_with("kerberos-failed: "));
     }
 }

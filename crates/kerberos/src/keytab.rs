@@ -5,10 +5,9 @@
 //! (4), version (1), type of encryption (2), key (a length of 2, and bytes), and, where four bytes are left, the version
 //! again (4).
 
+use latchkey_durable_file::{Existing, put};
 use latchkey_factory_plus::Upn;
-use rustix::fs::{Mode, OFlags};
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -133,22 +132,12 @@ impl Keytab {
         bytes
     }
 
-    /// Writes the file for its owner alone (0600), whole or not at all: into a file beside it, which then takes its name.
+    /// Writes the file for its owner alone (0600), whole or not at all.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::open(&beside, flags, Mode::RUSR | Mode::WUSR)?);
-        // An older one may have had other rights.
-        rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-        file.write_all(&self.to_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(directory)?.sync_all()
+        put(path, 0o600, &self.to_bytes(), Existing::Replace)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The cluster id, and the node lock made of it.
 
-use crate::{IdError, KeyError, Secret, derive, label};
+use crate::{IdError, KeyError, KeyVersion, MasterSecret, Secret, derive, label};
 use core::fmt;
 use core::str::FromStr;
 use ring::digest::{SHA256, digest};
@@ -21,6 +21,22 @@ impl ClusterId {
         let mut id = [0; 32];
         derive::hkdf_sha256(measurement_salt, measurement_secret.expose(), &label::cluster_id(), &mut id)?;
         Ok(Self(id))
+    }
+
+    /// The measurement secret of this cluster, by a master secret and what is public of the cluster: the proof that the master
+    /// secret is the cluster's. Asked before any other key is taken from one.
+    ///
+    /// # Errors
+    /// [`KeyError::OtherCluster`], also where the master secret has no such version.
+    pub fn prove(
+        &self,
+        master: &MasterSecret,
+        version: u32,
+        measurement_salt: &[u8; 32],
+    ) -> Result<Secret<32>, KeyError> {
+        let secret = KeyVersion::new(version).and_then(|version| master.measurement_secret(version).ok());
+        let of_this = |secret: &Secret<32>| Self::derive(secret, measurement_salt).ok() == Some(*self);
+        secret.filter(of_this).ok_or(KeyError::OtherCluster(*self))
     }
 
     /// From the raw 32 bytes, as they travel in messages.

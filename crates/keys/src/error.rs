@@ -1,6 +1,6 @@
 //! Everything that can go wrong here. Messages never carry secret bytes.
 
-use crate::{KeyClass, KeyLength, KeyVersion, Uuid};
+use crate::{ClusterId, KeyClass, KeyLength, KeyVersion, Uuid};
 use latchkey_reason::{Reason, reason_codes, reasons};
 use std::io;
 use std::path::PathBuf;
@@ -25,6 +25,9 @@ pub enum KeyError {
         /// What a request without a version would get.
         current: KeyVersion,
     },
+    /// A master secret and a cluster's salt do not give the cluster's id. The wrong file was named.
+    #[error("the master secret is not the one of the cluster {0}")]
+    OtherCluster(ClusterId),
     /// Bytes of the wrong number were offered as a secret.
     #[error("a secret of {expected} bytes is needed, not of {got}")]
     SecretLength {
@@ -163,6 +166,9 @@ reason_codes! {
         Length = "key-length-invalid": "ask for 16 to 64 bytes";
         /// The master secret has no such version.
         UnknownVersion = "key-version-unknown": "ask for a version that it has, or for 0, the current one";
+        /// The master secret is not the one that the cluster was begun with: no key that comes from it opens a disk of the cluster.
+        OtherCluster = "master-secret-of-another-cluster":
+            "name the master secret that `latchkey init` was given for this cluster, or a copy of it";
         /// Bytes of the wrong number were offered as a secret.
         SecretLength = "secret-length-invalid": "give a secret of the length that is named";
         /// The kernel gave no random bytes.
@@ -246,6 +252,7 @@ impl KeyError {
             Self::Id(error) => error.code(),
             Self::KeyLength { .. } => KeyCode::Length,
             Self::UnknownVersion { .. } => KeyCode::UnknownVersion,
+            Self::OtherCluster(_) => KeyCode::OtherCluster,
             Self::SecretLength { .. } => KeyCode::SecretLength,
             Self::Random => KeyCode::Random,
             Self::File(FileError { error, .. }) => error.code(),

@@ -2,16 +2,19 @@
 
 use crate::error::SecretFileError;
 use crate::{KeyError, MasterSecret, SecretVec, acl};
-use rustix::fs::OFlags;
+use latchkey_durable_file::{Directory, Existing, Links, ReadError, read_plain};
 use rustix::process::geteuid;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zeroize::Zeroizing;
 
 /// More than 64 versions in the widest layout an editor makes.
 pub(crate) const MAX_FILE_SIZE: usize = 16 * 1024;
+/// For the owner alone.
+const PRIVATE: u32 = 0o600;
 
 impl MasterSecret {
     /// Reads the file at `path`. It must be a regular file (not a symbolic link to one), owned by the effective user or
@@ -39,26 +42,23 @@ impl MasterSecret {
     /// # Errors
     /// [`KeyError::File`]; no file is left behind then.
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
-        write_new(path, self.to_json().as_bytes()).map_err(|fault| fault.at(path))
+        write_private_file(path, self.to_json().as_bytes())
     }
 
-    /// Replaces the file at `path` by this set, atomically: readers see the old file or the new one, also after a
-    /// power cut. For rotation: `load`, [`rotated`](Self::rotated), `replace`.
+    /// Gives the set in the file at `path` one version more, which is current from then on. Two rotations at once make two versions,
+    /// and readers see the old file or a new one, also after a power cut.
     ///
     /// # Errors
-    /// [`KeyError::File`]; the old file is unchanged then, unless only the last step, making the new name durable, failed.
-    pub fn replace(&self, path: &Path) -> Result<(), KeyError> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".new");
-        let new = Path::new(&name);
-        write_new(new, self.to_json().as_bytes()).map_err(|fault| fault.at(new))?;
-        fs::rename(new, path)
-            .map_err(|error| {
-                drop(fs::remove_file(new));
-                SecretFileError::io("rename", &error)
-            })
-            .and_then(|()| sync_directory_of(path))
-            .map_err(|fault| fault.at(path))
+    /// [`KeyError`]; the old file is unchanged then, unless only the last step, making the new one durable, failed.
+    pub fn rotate(path: &Path) -> Result<Self, KeyError> {
+        let at = |action| move |error: io::Error| SecretFileError::io(action, &error).at(path);
+        let (directory, name) = Directory::of(path).map_err(at("open the directory of"))?;
+        // Before it is read: another's version would be lost, and the disks that were made with it.
+        let turn = directory.turn(name, PRIVATE).map_err(at("begin a new file beside"))?;
+        let before = read_in(&directory, name, MAX_FILE_SIZE).and_then(|json| Self::parse(&json));
+        let rotated = before.map_err(|fault| fault.at(path))?.rotated()?;
+        turn.put(rotated.to_json().as_bytes(), Existing::Replace).map_err(at("replace"))?;
+        Ok(rotated)
     }
 }
 
@@ -71,16 +71,36 @@ pub fn read_private_file(path: &Path, limit: usize) -> Result<SecretVec, KeyErro
     read(path, limit).map(SecretVec::from).map_err(|fault| fault.at(path))
 }
 
+/// Writes a new file of mode 0600 with a secret, durable when this returns. An existing file is left alone.
+///
+/// # Errors
+/// [`KeyError::File`] with the path, what is wrong and how to mend it; no file is left behind then.
+pub fn write_private_file(path: &Path, content: &[u8]) -> Result<(), KeyError> {
+    latchkey_durable_file::put(path, PRIVATE, content, Existing::Keep).map_err(|error| {
+        let fault = match error.kind() {
+            ErrorKind::AlreadyExists => SecretFileError::Exists,
+            _ => SecretFileError::io("write", &error),
+        };
+        fault.at(path)
+    })
+}
+
 fn read(path: &Path, limit: usize) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
-    // NONBLOCK: opening a pipe must not wait for a writer, it shall be refused.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let file =
-        OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
-            Some(errno) if errno == rustix::io::Errno::LOOP.raw_os_error() => SecretFileError::Symlink,
-            _ => SecretFileError::io("open", &error),
-        })?;
+    let (directory, name) = Directory::of(path).map_err(|error| SecretFileError::io("open", &error))?;
+    read_in(&directory, name, limit)
+}
+
+fn read_in(directory: &Directory, name: &OsStr, limit: usize) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
+    let file = directory.open_file(name, Links::Refused).map_err(|error| match error.raw_os_error() {
+        Some(errno) if errno == rustix::io::Errno::LOOP.raw_os_error() => SecretFileError::Symlink,
+        _ => SecretFileError::io("open", &error),
+    })?;
     check(&file)?;
-    read_bounded(file, limit)
+    read_plain(&file, limit).map_err(|error| match error {
+        ReadError::NotRegular => SecretFileError::NotRegular,
+        ReadError::TooLong(_) => SecretFileError::TooLarge,
+        ReadError::Io(error) => SecretFileError::io("read", &error),
+    })
 }
 
 fn check(file: &File) -> Result<(), SecretFileError> {
@@ -96,44 +116,4 @@ fn check(file: &File) -> Result<(), SecretFileError> {
     let others = mode & 0o007 != 0;
     let group = mode & 0o070 != 0 && !acl::admits_only(file, user);
     if others || group { Err(SecretFileError::Permissions { mode }) } else { Ok(()) }
-}
-
-/// Reads into one allocation of final size: a vector that grows would leave copies behind.
-fn read_bounded(mut file: File, limit: usize) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
-    let mut buffer = Zeroizing::new(vec![0; limit.saturating_add(1)]);
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
-            Ok(0) => {
-                buffer.truncate(filled);
-                return Ok(buffer);
-            }
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(SecretFileError::io("read", &error)),
-        }
-    }
-    Err(SecretFileError::TooLarge)
-}
-
-fn write_new(path: &Path, text: &[u8]) -> Result<(), SecretFileError> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
-        if error.kind() == io::ErrorKind::AlreadyExists {
-            SecretFileError::Exists
-        } else {
-            SecretFileError::io("create", &error)
-        }
-    })?;
-    file.write_all(text)
-        .and_then(|()| file.sync_all())
-        .map_err(|error| SecretFileError::io("write", &error))
-        .and_then(|()| sync_directory_of(path))
-        .inspect_err(|_| drop(fs::remove_file(path)))
-}
-
-fn sync_directory_of(path: &Path) -> Result<(), SecretFileError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|error| SecretFileError::io("sync the directory", &error))
 }

@@ -26,7 +26,7 @@ mod uuid;
 pub use cluster::ClusterId;
 pub use derive::{DerivedKey, KeyLength};
 pub use error::{FileError, IdError, KeyCode, KeyError, SecretFileError, reason_codes};
-pub use file::read_private_file;
+pub use file::{read_private_file, write_private_file};
 pub use id::{KeyClass, KeyId};
 pub use master::{KeyVersion, MasterSecret};
 pub use release::KeyRelease;

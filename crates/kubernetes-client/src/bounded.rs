@@ -1,4 +1,5 @@
-//! Answers have a size: kube collects a body as long as it is sent, so what is sent is bounded before kube sees it.
+//! Answers have a time and a size: kube waits for the beginning of one as long as there is a connection, and collects a body as long as
+//! it is sent. So both are bounded before kube sees them.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -6,6 +7,8 @@ use http_body::{Body, Frame, SizeHint};
 use kube::client::Body as RequestBody;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::timeout;
 use tower::{BoxError, Layer, Service};
 
 /// The largest answer to a single question: a page of [`crate::PAGE`] records, each of the largest size.
@@ -13,9 +16,15 @@ const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// The largest event of a watch: one object, twice its largest size.
 const MAX_EVENT: usize = 4 * 1024 * 1024;
 
-/// An answer began, and is none.
+/// Until an answer begins, that of a watch as well: one that is swallowed on the way would be waited for without end.
+const BEGINS: Duration = Duration::from_secs(5);
+
+/// An answer began, and is none; or it does not begin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
+    /// Nothing came in time.
+    #[error("no answer within {} s", BEGINS.as_secs())]
+    Late,
     /// The API server sends more than any answer has; the limit in bytes.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
@@ -45,14 +54,15 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 impl<S, B> Service<Request<RequestBody>> for BoundedService<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
     type Response = Response<Bounded<B>>;
-    type Error = S::Error;
-    type Future = BoxFuture<Result<Self::Response, S::Error>>;
+    type Error = BoxError;
+    type Future = BoxFuture<Result<Self::Response, BoxError>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(context)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
@@ -63,7 +73,10 @@ where
             Limit::Total { most: MAX_ANSWER, read: 0 }
         };
         let answer = self.0.call(request);
-        Box::pin(async move { answer.await.map(|answer| answer.map(|inner| Bounded { inner, limit })) })
+        Box::pin(async move {
+            let answer = timeout(BEGINS, answer).await.map_err(|_| AnswerError::Late)?.map_err(Into::into)?;
+            Ok(answer.map(|inner| Bounded { inner, limit }))
+        })
     }
 }
 

@@ -112,6 +112,9 @@ fn code_of(error: &kube::Error) -> ApiCode {
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::LinesCodecMaxLineLengthExceeded => {
             ApiCode::AnswerUnusable
         }
+        error if sources(error).any(|source| matches!(source.downcast_ref(), Some(AnswerError::Late))) => {
+            ApiCode::TooSlow
+        }
         // It began: what breaks then is the network, or our own bound on it.
         error if is_half_an_answer(error) => ApiCode::AnswerUnusable,
         _ => ApiCode::Unreachable,
@@ -162,8 +165,8 @@ fn chain(error: &kube::Error) -> String {
     words.join(": ")
 }
 
-/// What the API server says, for logs and terminals: no control characters, at most 512 characters.
+/// What the API server says, for logs and terminals: printable, at most 512 characters.
 pub fn one_line(text: &str) -> String {
     const MOST: usize = 512;
-    text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    latchkey_reason::printable(text).take(MOST).collect()
 }

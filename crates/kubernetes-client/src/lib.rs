@@ -5,9 +5,10 @@
 //! 2. [`Connection::run`], [`Connection::wait`]: one request, which ends in time; its failure is an [`ApiError`] with its reason code.
 //! 3. [`Connection::follow`]: the objects of one kind as the API server has them, for a program on smol: listed, watched, listed
 //!    anew now and then; [`Follower`] says whether it is up to date.
-//! 4. [`Events`]: kube's watch with pauses that fit it, for who lives on the client's thread.
+//! 4. [`listen`]: what [`Connection::follow`] is made of, for who lives on the client's thread and keeps objects in his own way.
+//! 5. [`Events`]: kube's watch with pauses that fit it.
 //!
-//! What the API server answers is bounded before kube reads it. [`kube`] and [`k8s_openapi`] are given on, so that every program
+//! Every request has a time until its answer begins, a watch as well. What the API server answers is bounded before kube reads it. [`kube`] and [`k8s_openapi`] are given on, so that every program
 //! has the same.
 
 mod authorization;
@@ -23,11 +24,11 @@ mod yaml;
 
 pub use connection::Connection;
 pub use error::{ApiCode, ApiError, failed, is_absent, is_conflict, one_line, watch_failed};
-pub use follow::{Follower, Key, Objects, Standing, View};
+pub use follow::{Follower, Key, NotTaken, Objects, Sink, Standing, View, listen};
 pub use kubeconfig::MAX_KUBECONFIG;
 pub use mounted::read_mounted;
 pub use pod::SERVICE_ACCOUNT;
-pub use watch::{Events, PAGE, Pauses, WATCH_SECONDS, config, is_begin};
+pub use watch::{Events, PAGE, Pauses, WATCH_SECONDS, config};
 pub use {k8s_openapi, kube};
 
 /// Every reason code of this crate.

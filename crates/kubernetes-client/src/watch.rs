@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// Objects of one answer to a listing.
 pub const PAGE: u32 = 200;
-/// Seconds until a watch is asked for anew: so long may one that is dead without saying so go unnoticed, and some seconds more.
+/// Seconds until a watch is asked for anew, by the API server's clock; kube's, for a watch that says nothing, some seconds later.
 pub const WATCH_SECONDS: u32 = 30;
 
 /// Pauses between attempts that fail: soon at first, and never so long that a server which is back goes unnoticed.
@@ -74,11 +74,6 @@ impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Events<K> 
         self.until = self.pauses.after(&said).map(|pause| Instant::now() + pause);
         Some(said)
     }
-}
-
-/// Whether it says only that a listing is asked for: nothing has come from the API server yet.
-pub fn is_begin<K>(said: &watcher::Result<Event<K>>) -> bool {
-    matches!(said, Ok(Event::Init))
 }
 
 /// How everything is watched here: pages of [`PAGE`], asked for anew each [`WATCH_SECONDS`].

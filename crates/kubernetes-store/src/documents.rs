@@ -2,10 +2,9 @@
 
 use crate::connection::in_time;
 use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_conflict};
-use crate::store::KubernetesStore;
+use crate::store::{KubernetesStore, Watched};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, PostParams};
-use kube::runtime::watcher::Event;
 use latchkey_attestation::{Policy, References, Refusal};
 use latchkey_cluster_store::object_documents::{path_of, references_in, remember_in, revisions_in};
 use latchkey_cluster_store::objects::{
@@ -13,11 +12,11 @@ use latchkey_cluster_store::objects::{
     REVISIONS_MAP,
 };
 use latchkey_cluster_store::{
-    ClusterFile, ClusterMaterial, ContentError, Denials, Documents, Enrolment, KubernetesFile, MAX_CONFIG, MAX_PENDING,
-    Part, PendingRecord, Revisions, StoreError,
+    ClusterFile, ClusterMaterial, ContentError, Denials, Documents, Enrolment, Heard, KubernetesFile, MAX_CONFIG,
+    MAX_PENDING, Part, PendingRecord, Revisions, StoreError,
 };
 use latchkey_keys::SecretVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The cluster's authority, as kube-controller-manager publishes it in every namespace.
@@ -35,37 +34,25 @@ const TRIED: &str = "latchkey.dev/tried";
 /// How often a write is made anew because others came first.
 const TRIES: usize = 16;
 
-/// The documents as the watches told of them.
+/// The documents as the API server told of them.
 #[derive(Debug, Default)]
 pub(crate) struct DocumentCache {
     maps: BTreeMap<&'static str, ConfigMap>,
-    listing: BTreeMap<&'static str, ConfigMap>,
-    listed: BTreeSet<&'static str>,
+    /// Counts the changes of content.
+    version: u64,
 }
 
 impl DocumentCache {
-    pub(crate) fn is_listed(&self, name: &'static str) -> bool {
-        self.listed.contains(name)
-    }
-
-    /// What the watch of this map told.
-    pub(crate) fn take(&mut self, name: &'static str, event: Event<ConfigMap>) {
-        // It was asked for by its name; a server that tells of another one says nothing of this one.
-        let named = |map: &ConfigMap| map.metadata.name.as_deref() == Some(name);
-        match event {
-            Event::Init => drop(self.listing.remove(name)),
-            Event::InitApply(map) if named(&map) => drop(self.listing.insert(name, map)),
-            Event::InitDone => {
-                match self.listing.remove(name) {
-                    Some(map) => drop(self.maps.insert(name, map)),
-                    None => drop(self.maps.remove(name)),
-                }
-                self.listed.insert(name);
-            }
-            Event::Apply(map) if named(&map) => drop(self.maps.insert(name, map)),
-            Event::Delete(map) if named(&map) => drop(self.maps.remove(name)),
-            Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
+    /// This is the document now, `None` where there is none; whether its content is another than before.
+    pub(crate) fn set(&mut self, name: &'static str, map: Option<ConfigMap>) -> bool {
+        let content = |map: &ConfigMap| (map.data.clone(), map.binary_data.clone(), map.metadata.uid.clone());
+        let changed = self.maps.get(name).map(content) != map.as_ref().map(content);
+        match map {
+            Some(map) => drop(self.maps.insert(name, map)),
+            None => drop(self.maps.remove(name)),
         }
+        self.version += u64::from(changed);
+        changed
     }
 
     /// Which object it is, if it is there.
@@ -82,7 +69,6 @@ impl DocumentCache {
 impl KubernetesStore {
     /// The content of a document, `None` where there is none.
     fn document(&self, map: &'static str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.shared().check_document(map)?;
         let documents = self.shared().documents();
         let Some(text) = documents.data(map).and_then(|data| data.get(key)) else { return Ok(None) };
         if text.len() > MAX_CONFIG {
@@ -181,6 +167,12 @@ impl Documents for KubernetesStore {
         Path::new("configmaps/latchkey")
     }
 
+    fn heard(&self) -> Option<Heard> {
+        // In this order: what is in the listing is in the version.
+        let as_of = self.shared().as_of(FOLLOWED.into_iter().map(Watched::Document))?;
+        Some(Heard { as_of, version: self.shared().documents().version })
+    }
+
     fn fingerprint(&self, part: Part) -> [u8; 32] {
         let maps: &[&'static str] = match part {
             Part::Attestation => &[POLICY_MAP, REFERENCES_MAP],
@@ -193,10 +185,6 @@ impl Documents for KubernetesStore {
             hash.update(&(bytes.len() as u64).to_be_bytes());
             hash.update(bytes);
         };
-        for map in maps {
-            let problem = self.shared().check_document(map).err().map(|error| error.to_string()).unwrap_or_default();
-            field(problem.as_bytes());
-        }
         let documents = self.shared().documents();
         for map in maps {
             for (key, text) in documents.data(map).into_iter().flatten() {
@@ -219,7 +207,6 @@ impl Documents for KubernetesStore {
 
     fn references(&self, policy: &Policy) -> Result<References, StoreError> {
         let revisions = self.revisions()?;
-        self.shared().check_document(REFERENCES_MAP)?;
         let map = self.shared().documents().data(REFERENCES_MAP).cloned().unwrap_or_default();
         references_in(&map, policy, &revisions)
     }
@@ -254,7 +241,6 @@ impl Documents for KubernetesStore {
 
     /// One object, so that it is read whole or not at all. Of text kubectl makes `data`, and `binaryData` of the rest.
     fn collateral(&self) -> Result<Option<BTreeMap<String, Vec<u8>>>, StoreError> {
-        self.shared().check_document(COLLATERAL_MAP)?;
         let documents = self.shared().documents();
         let Some(map) = documents.maps.get(COLLATERAL_MAP) else { return Ok(None) };
         let texts = map.data.iter().flatten().map(|(key, text)| (key.clone(), text.clone().into_bytes()));
@@ -264,7 +250,6 @@ impl Documents for KubernetesStore {
 
     /// The keys of a map: no value is read, so no typo takes a denial back.
     fn denials(&self) -> Result<Denials, StoreError> {
-        self.shared().check_document(DENIED_MAP)?;
         let documents = self.shared().documents();
         let missing = || elsewhere(&format!("configmaps/{DENIED_MAP}"), ApiStoreCode::DocumentMissing, "there is none");
         // One that is gone is a mistake, and whoever has older denials keeps them.

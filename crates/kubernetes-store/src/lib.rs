@@ -15,7 +15,8 @@
 //!
 //! # How two services decide as one
 //!
-//! Every service has all records in memory, fed by a watch, and decides there. What it decides counts once it is written:
+//! Every service has all records in memory, as the last complete listing had them and as a watch and answers told since, and decides
+//! there. What it decides counts once it is written:
 //!
 //! 1. a machine that joins as a control plane takes the lease;
 //! 2. the name and the disks that are new on its record are claimed: a claim is an object whose creation is atomic and whose name
@@ -28,7 +29,13 @@
 //! minutes and found no record that names the same. A machine that comes again with its own claim changes it, and is removed by
 //! nobody who looked before.
 //!
-//! Each document is watched by its name, and the rights that this crate needs are those of `charts/latchkey`: its tests run with them.
+//! # How old that is
+//!
+//! Records and documents are listed anew each ten seconds, after any failure, and whatever a watch says or does not say. A listing is the
+//! truth, whatever its revisions: where etcd was restored they go backwards. As of when something is known is when its last complete
+//! listing was asked for; whoever decides looks how long ago that was.
+//!
+//! Each document is listed and watched by its name, and the rights that this crate needs are those of `charts/latchkey`: its tests run with them.
 //!
 //! # What is believed
 //!

@@ -1,6 +1,6 @@
 //! The records: who writes them, and how.
 
-use crate::cache::{Cache, MAX_NODES};
+use crate::cache::{Cache, MAX_NODES, Moment};
 use crate::claims::{self, Former, Owner, claim_called};
 use crate::connection::in_time;
 use crate::error::{ApiCode, elsewhere, failed, is_conflict};
@@ -78,7 +78,7 @@ impl ApiTurn<'_> {
         let about = node_called(&ek);
         let recorded = in_time(&about, self.place(record, before)).await?;
         let Some(recorded) = recorded else {
-            in_time(&about, self.read(&ek)).await?;
+            self.read(&ek).await?;
             return Err(PutRefusal::Overtaken.into());
         };
         self.give_up_what_is_gone(record, before, former).await;
@@ -117,13 +117,14 @@ impl ApiTurn<'_> {
     /// The record as it stands then; `None` if another wrote it first.
     async fn place(&self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Option<Recorded>, StoreError> {
         let (api, about) = (self.nodes(), node_called(&record.ek_sha256));
-        let metadata = {
-            let cache = self.cache();
+        let (metadata, asked) = {
+            let mut cache = self.cache();
+            let asked = cache.moment();
             let known = cache.get(&record.ek_sha256);
             if known.map(|known| known.recorded.revision()) != before.map(Recorded::revision) {
                 return Ok(None);
             }
-            known.map(|known| known.metadata.clone())
+            (known.map(|known| known.metadata.clone()), asked)
         };
         let name = record.ek_sha256.to_string();
         let written = match metadata {
@@ -133,12 +134,12 @@ impl ApiTurn<'_> {
         match written {
             Ok(object) => match node_of(object) {
                 NodeObject::Record(recorded, metadata) if **recorded == *record => {
-                    self.take_over(NodeObject::Record(recorded.clone(), metadata))?;
+                    self.take_over(NodeObject::Record(recorded.clone(), metadata), asked)?;
                     Ok(Some(*recorded))
                 }
                 // An admission webhook, or a schema of another release: what stands there is not what was decided.
                 other => {
-                    self.take_over(other)?;
+                    self.take_over(other, asked)?;
                     Err(elsewhere(&about, ApiCode::AnswerUnusable, "what was written is not what the API server keeps"))
                 }
             },
@@ -148,8 +149,8 @@ impl ApiTurn<'_> {
         }
     }
 
-    fn take_over(&self, object: NodeObject) -> Result<(), StoreError> {
-        self.store.shared().take_over(object)
+    fn take_over(&self, object: NodeObject, asked: Moment) -> Result<(), StoreError> {
+        self.store.shared().take_over(object, asked)
     }
 
     /// After the record stands. What fails here is told, and costs only what it names until it is mended.
@@ -188,7 +189,7 @@ impl KubernetesStore {
 
 async fn list_all(shared: &Shared) -> Result<(), StoreError> {
     let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
-    let (about, begun, mut objects, mut next) = ("attestednodes", shared.cache().newest(), Vec::new(), None);
+    let (about, asked, mut objects, mut next) = ("attestednodes", shared.cache().moment(), Vec::new(), None);
     loop {
         let page = ListParams { limit: Some(PAGE), continue_token: next.take(), ..ListParams::default() };
         let listed = in_time(about, async { api.list(&page).await.map_err(|error| failed(about, &error)) }).await?;
@@ -201,25 +202,17 @@ async fn list_all(shared: &Shared) -> Result<(), StoreError> {
             break;
         }
     }
-    let unsure = shared.cache().replace(objects, begun).map_err(|_| too_many())?;
-    for ek in unsure {
-        in_time(about, read_one(shared, &ek)).await?;
-    }
-    Ok(())
+    shared.take_listing(objects, asked).await
 }
 
 /// Reads one record, and takes it over.
 pub(crate) async fn read_one(shared: &Shared, ek: &EkDigest) -> Result<(), StoreError> {
-    let (about, name) = (node_called(ek), ek.to_string());
+    let (about, asked) = (node_called(ek), shared.cache().moment());
     let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
-    if let Some(object) = api.get_opt(&name).await.map_err(|error| failed(&about, &error))? {
-        return shared.take_over(node_of(object));
-    }
-    // Gone as of what was known: whatever is told later of this machine is later than that.
-    let mut cache = shared.cache();
-    let known = cache.get(ek).map(|known| known.recorded.revision());
-    if let Some(revision) = known {
-        cache.delete(&name, revision);
+    let answer = async { api.get_opt(&ek.to_string()).await.map_err(|error| failed(&about, &error)) };
+    match in_time(&about, answer).await? {
+        Some(object) => shared.take_over(node_of(object), asked)?,
+        None => shared.cache().absent(*ek, asked),
     }
     Ok(())
 }
@@ -237,7 +230,7 @@ impl Turn for ApiTurn<'_> {
     }
 
     fn look_at(&mut self, ek: &EkDigest) -> Result<(), StoreError> {
-        self.store.wait(&node_called(ek), self.read(ek))
+        self.store.connection().handle().block_on(self.read(ek))
     }
 
     fn put(&mut self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Recorded, PutError> {

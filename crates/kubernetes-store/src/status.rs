@@ -90,11 +90,12 @@ pub(crate) async fn write_statuses(shared: Arc<Shared>) {
 
 async fn write(shared: &Shared, ek: &EkDigest, status: &NodeStatus) -> Result<(), StoreError> {
     let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
+    let asked = shared.cache().moment();
     // What is not known stays as it was.
     let patch = Patch::Merge(status_object(ek, status));
     match api.patch_status(&ek.to_string(), &PatchParams::default(), &patch).await {
         // A later revision of the object with the same record: known at once, so that the next decision is not overtaken by it.
-        Ok(object) => shared.take_over(node_of(object)),
+        Ok(object) => shared.take_over(node_of(object), asked),
         // It was removed meanwhile.
         Err(error) if is_absent(&error) => Ok(()),
         Err(error) => Err(failed(&node_called(ek), &error)),

@@ -1,10 +1,10 @@
 //! The store as a whole: a connection, what is known, and who hears of changes.
 
-use crate::cache::{Cache, TooMany};
+use crate::cache::{Cache, Moment};
 use crate::claims::ClaimsSeen;
 use crate::connection::{certificate_ends, wait};
 use crate::documents::{DocumentCache, FOLLOWED};
-use crate::error::{ApiCode, elsewhere, of_api};
+use crate::error::{ApiCode, elsewhere, is_overload, of_api};
 use crate::events::{Refusals, write_events};
 use crate::lease::ControlPlaneLease;
 use crate::objects::NodeObject;
@@ -17,11 +17,11 @@ use kube::api::Api;
 use latchkey_cluster_store::StoreError;
 use latchkey_cluster_store::objects::NAMESPACE;
 use latchkey_kubernetes_client::Connection;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// How long the first listing may take.
@@ -61,20 +61,20 @@ pub(crate) struct Shared {
     pub(crate) statuses: Statuses,
     pub(crate) refusals: Refusals,
     pub(crate) requests: RequestWatch,
-    progress: Mutex<Progress>,
-    /// Told whenever the progress is another.
-    progressed: Condvar,
+    heard: Mutex<BTreeMap<Watched, Heard>>,
+    /// Told whenever something else was heard.
+    more_heard: Condvar,
     on_records: Mutex<Option<OnChange>>,
     on_documents: Mutex<Option<OnChange>>,
 }
 
-/// How far the watches are.
+/// How something is known.
 #[derive(Debug, Default)]
-struct Progress {
-    /// Why a watch does not go on.
-    problems: BTreeMap<Watched, StoreError>,
-    /// What was listed once.
-    listed: BTreeSet<Watched>,
+struct Heard {
+    /// When its last complete listing was asked for.
+    as_of: Option<Instant>,
+    /// Why there is no later one.
+    problem: Option<StoreError>,
 }
 
 /// What is watched.
@@ -87,8 +87,10 @@ pub(crate) enum Watched {
     Requests(&'static str),
 }
 
-/// How many there are.
-const WATCHED: usize = 1 + FOLLOWED.len();
+/// What a service needs to start.
+fn needed() -> impl Iterator<Item = Watched> {
+    [Watched::Records].into_iter().chain(FOLLOWED.into_iter().map(Watched::Document))
+}
 
 impl fmt::Debug for KubernetesStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,8 +121,8 @@ impl KubernetesStore {
             statuses: Statuses::default(),
             refusals: Refusals::default(),
             requests: RequestWatch::default(),
-            progress: Mutex::default(),
-            progressed: Condvar::new(),
+            heard: Mutex::default(),
+            more_heard: Condvar::new(),
             on_records: Mutex::default(),
             on_documents: Mutex::default(),
         });
@@ -150,6 +152,16 @@ impl KubernetesStore {
     /// known by a token.
     pub fn certificate_ends(&self) -> Option<u64> {
         certificate_ends(&self.connection)
+    }
+
+    /// When what is known of the records was asked for. What happened before that is known.
+    pub fn records_as_of(&self) -> Option<Instant> {
+        self.shared.as_of([Watched::Records])
+    }
+
+    /// Whether nobody answers in the place of the API server and its etcd.
+    pub fn is_unanswered(&self) -> bool {
+        self.shared.is_unanswered()
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -202,9 +214,9 @@ impl Shared {
         lock(&self.documents)
     }
 
-    /// An object that the API server answered with.
-    pub(crate) fn take_over(&self, object: NodeObject) -> Result<(), StoreError> {
-        let news = self.cache().apply(object).map_err(|TooMany| too_many())?;
+    /// An object that the API server answered with to what was asked then.
+    pub(crate) fn take_over(&self, object: NodeObject, asked: Moment) -> Result<(), StoreError> {
+        let news = self.cache().answered(object, asked).map_err(|_| too_many())?;
         if news {
             self.tell(Watched::Records);
         }
@@ -223,46 +235,45 @@ impl Shared {
         }
     }
 
-    /// How a watch does: what is wrong with it, or that it goes on.
-    pub(crate) fn note(&self, what: Watched, problem: Option<StoreError>) {
-        let is_listed = match what {
-            Watched::Records => self.cache().is_listed(),
-            Watched::Document(name) => self.documents().is_listed(name),
-            // Nobody waits for them at the start.
-            Watched::Requests(_) => false,
-        };
-        let mut progress = lock(&self.progress);
-        if is_listed {
-            progress.listed.insert(what);
+    /// There is a complete listing, which was asked for then: whatever was wrong before is not.
+    pub(crate) fn note_listed(&self, what: Watched, asked: Instant) {
+        let mut heard = lock(&self.heard);
+        let known = heard.entry(what).or_default();
+        known.as_of = Some(asked);
+        if known.problem.take().is_some() {
+            tracing::info!(watched = ?what, "The API server tells of this again");
         }
-        let before = progress.problems.remove(&what).map(|error| error.to_string());
-        match (problem, before) {
-            (Some(error), before) => {
-                if before.is_none_or(|before| before != error.to_string()) {
-                    tracing::error!(%error, watched = ?what, "The API server cannot be watched; what is known stays in use");
-                }
-                progress.problems.insert(what, error);
-            }
-            (None, Some(_)) => tracing::info!(watched = ?what, "The API server is watched again"),
-            (None, None) => {}
+        self.more_heard.notify_all();
+    }
+
+    /// Nothing is heard of something.
+    pub(crate) fn note_problem(&self, what: Watched, error: StoreError) {
+        let mut heard = lock(&self.heard);
+        let known = heard.entry(what).or_default();
+        if known.problem.as_ref().is_none_or(|before| before.to_string() != error.to_string()) {
+            tracing::error!(%error, watched = ?what, "The API server does not tell of this; what is known stays");
         }
-        self.progressed.notify_all();
+        known.problem = Some(error);
+        self.more_heard.notify_all();
     }
 
     /// What is wrong with the watches.
     pub(crate) fn problem(&self) -> Option<String> {
-        lock(&self.progress).problems.values().next().map(ToString::to_string)
+        lock(&self.heard).values().find_map(|heard| heard.problem.as_ref()).map(ToString::to_string)
     }
 
-    /// The same of one document, as an error for who asks for it.
-    pub(crate) fn check_document(&self, name: &'static str) -> Result<(), StoreError> {
-        match lock(&self.progress).problems.get(&Watched::Document(name)) {
-            Some(StoreError::Elsewhere { path, reason, detail }) => {
-                Err(StoreError::Elsewhere { path: path.clone(), reason: *reason, detail: detail.clone() })
-            }
-            Some(other) => Err(elsewhere(name, ApiCode::Unreachable, other.to_string())),
-            None => Ok(()),
-        }
+    /// When the oldest of these listings was asked for; `None` before there are all of them.
+    pub(crate) fn as_of(&self, what: impl IntoIterator<Item = Watched>) -> Option<Instant> {
+        let heard = lock(&self.heard);
+        let listed = what.into_iter().map(|what| heard.get(&what).and_then(|heard| heard.as_of));
+        listed.min().flatten()
+    }
+
+    /// Whether nobody answers in the place of the API server and its etcd: not that something was refused.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        let heard = lock(&self.heard);
+        let problems = needed().map(|what| heard.get(&what).and_then(|heard| heard.problem.as_ref()));
+        problems.into_iter().all(|problem| problem.is_some_and(is_overload))
     }
 
     pub(crate) fn check_listed(&self) -> Result<(), StoreError> {
@@ -272,20 +283,22 @@ impl Shared {
         Err(elsewhere("attestednodes", ApiCode::Unreachable, "the records were never listed"))
     }
 
-    /// Until all are listed once, or one cannot be. An API server that asks for another try later (429) gets it from the watch: one that
-    /// has just started does so until it has read what it stores.
+    /// Until all are listed once, or one cannot be. An API server that asks for another try later (429) gets it: one that has just
+    /// started does so until it has read what it stores.
     fn await_listings(&self) -> Result<(), StoreError> {
         let is_later = |error: &StoreError| matches!(error, StoreError::Elsewhere { reason, .. } if reason.code == ApiCode::TooManyRequests.as_str());
-        let pending =
-            |progress: &mut Progress| progress.problems.values().all(is_later) && progress.listed.len() < WATCHED;
-        let waited = self.progressed.wait_timeout_while(lock(&self.progress), FIRST_LISTING, pending);
-        let (mut progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match progress.problems.pop_first() {
-            Some((_, error)) => Err(error),
-            None if progress.listed.len() < WATCHED => {
-                Err(elsewhere("attestednodes", ApiCode::TooSlow, "they were not listed in time"))
-            }
-            None => Ok(()),
+        let is_listed = |heard: &BTreeMap<Watched, Heard>| {
+            needed().all(|what| heard.get(&what).is_some_and(|heard| heard.as_of.is_some()))
+        };
+        let pending = |heard: &mut BTreeMap<Watched, Heard>| {
+            heard.values().filter_map(|heard| heard.problem.as_ref()).all(is_later) && !is_listed(heard)
+        };
+        let waited = self.more_heard.wait_timeout_while(lock(&self.heard), FIRST_LISTING, pending);
+        let (mut heard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match heard.values_mut().find_map(|heard| heard.problem.take()) {
+            Some(error) => Err(error),
+            None if is_listed(&heard) => Ok(()),
+            None => Err(elsewhere("attestednodes", ApiCode::TooSlow, "they were not listed in time")),
         }
     }
 }

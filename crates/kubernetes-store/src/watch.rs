@@ -1,7 +1,8 @@
 //! Follows records and documents. What the watches say goes into the caches, and who follows is told.
 
-use crate::error::watch_failed;
-use crate::objects::{called, node_of, nodes, revision_of};
+use crate::cache::{MAX_NODES, Moment};
+use crate::error::of_api;
+use crate::objects::{NodeObject, called, node_of, nodes, revision_of};
 use crate::records::read_one;
 use crate::store::{Shared, Watched, too_many};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -9,84 +10,144 @@ use kube::api::{Api, DynamicObject};
 use kube::runtime::watcher::Event;
 use latchkey_cluster_store::StoreError;
 use latchkey_cluster_store::objects::NAMESPACE;
-use latchkey_kubernetes_client::{Events, config, is_begin};
+use latchkey_kubernetes_client::{ApiError, NotTaken, Objects, PAGE, Sink, listen};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Everything is listed anew after this: a third of the time for which it is good by itself.
+const AGAIN: Duration = Duration::from_secs(10);
+/// But listings that take long take no more than a third of the time.
+const SHARE: u32 = 2;
 
 /// Keeps the records as the API server has them. Never ends by itself.
 pub(crate) async fn follow_records(shared: Arc<Shared>) {
     let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
-    let mut events = Events::of(api, config());
-    let mut listing = Listing::default();
-    while let Some(event) = events.next().await {
-        let begins = is_begin(&event);
-        let taken = match event {
-            Ok(event) => take_record(&shared, event, &mut listing).await,
-            Err(error) => Err(watch_failed("attestednodes", &error)),
-        };
-        if begins {
-            continue;
+    let (labels, fields) = (String::new(), String::new());
+    let objects = Objects { about: "attestednodes", api, labels, fields, page: PAGE, most: MAX_NODES };
+    listen(objects, Records { shared, listing: Vec::new(), begun: Moment::default(), took: Duration::ZERO }).await;
+}
+
+struct Records {
+    shared: Arc<Shared>,
+    /// What a listing has that is under way.
+    listing: Vec<NodeObject>,
+    /// Before it was asked for.
+    begun: Moment,
+    /// How long the last one took.
+    took: Duration,
+}
+
+impl Records {
+    async fn take_over(&mut self, event: Event<DynamicObject>) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        match event {
+            Event::Init => (self.listing, self.begun) = (Vec::new(), shared.cache().moment()),
+            Event::InitApply(object) => {
+                if self.listing.len() >= MAX_NODES {
+                    return Err(too_many());
+                }
+                self.listing.push(node_of(object));
+            }
+            Event::InitDone => shared.take_listing(std::mem::take(&mut self.listing), self.begun).await?,
+            Event::Apply(object) => drop(shared.cache().heard(node_of(object)).map_err(|_| too_many())?),
+            Event::Delete(object) => {
+                let name = object.metadata.name.clone().unwrap_or_default();
+                let revision = revision_of(&called("attestednodes", &name), &object.metadata)?;
+                shared.cache().deleted(&name, revision);
+            }
         }
-        let news = shared.cache().has_news();
-        shared.note(Watched::Records, taken.err());
-        if news {
-            shared.tell(Watched::Records);
-        }
+        Ok(())
     }
 }
 
-/// A listing that is under way.
-#[derive(Default)]
-struct Listing {
-    objects: Vec<crate::objects::NodeObject>,
-    /// The newest revision known when it began.
-    begun: u64,
+impl Sink<DynamicObject> for Records {
+    async fn take(&mut self, event: Event<DynamicObject>, asked: Instant) -> Result<(), NotTaken> {
+        let is_complete = matches!(event, Event::InitDone);
+        let taken = self.take_over(event).await;
+        if is_complete && taken.is_ok() {
+            self.took = asked.elapsed();
+            self.shared.note_listed(Watched::Records, asked);
+        }
+        if self.shared.cache().has_news() {
+            self.shared.tell(Watched::Records);
+        }
+        taken.map_err(|error| {
+            self.shared.note_problem(Watched::Records, error);
+            NotTaken
+        })
+    }
+
+    fn failed(&mut self, failure: ApiError) {
+        self.shared.note_problem(Watched::Records, of_api(failure));
+    }
+
+    fn again(&self) -> Duration {
+        AGAIN.max(self.took * SHARE)
+    }
 }
 
-async fn take_record(shared: &Shared, event: Event<DynamicObject>, listing: &mut Listing) -> Result<(), StoreError> {
-    match event {
-        Event::Init => *listing = Listing { objects: Vec::new(), begun: shared.cache().newest() },
-        Event::InitApply(object) => {
-            if listing.objects.len() >= crate::cache::MAX_NODES {
-                return Err(too_many());
-            }
-            listing.objects.push(node_of(object));
+impl Shared {
+    /// Takes over a listing of all records that was asked for then.
+    pub(crate) async fn take_listing(&self, objects: Vec<NodeObject>, asked: Moment) -> Result<(), StoreError> {
+        let unsure = self.cache().replace(objects, asked).map_err(|_| too_many())?;
+        for ek in unsure {
+            read_one(self, &ek).await?;
         }
-        Event::InitDone => {
-            let Listing { objects, begun } = std::mem::take(listing);
-            let unsure = shared.cache().replace(objects, begun).map_err(|_| too_many())?;
-            for ek in unsure {
-                read_one(shared, &ek).await?;
-            }
-        }
-        Event::Apply(object) => shared.take_over(node_of(object))?,
-        Event::Delete(object) => {
-            let name = object.metadata.name.clone().unwrap_or_default();
-            let revision = revision_of(&called("attestednodes", &name), &object.metadata)?;
-            shared.cache().delete(&name, revision);
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Keeps a document as the API server has it. Never ends by itself. Each is watched by its name, so that the service needs no right
 /// to read whatever else lies in the namespace.
 pub(crate) async fn follow_document(shared: Arc<Shared>, name: &'static str) {
     let api: Api<ConfigMap> = Api::namespaced(shared.client.clone(), NAMESPACE);
-    let config = config().fields(&format!("metadata.name={name}"));
-    let mut events = Events::of(api, config);
-    while let Some(event) = events.next().await {
-        let begins = is_begin(&event);
-        let taken = match event {
-            Ok(event) => {
-                shared.documents().take(name, event);
-                Ok(())
+    let fields = format!("metadata.name={name}");
+    let objects = Objects { about: "configmaps", api, labels: String::new(), fields, page: PAGE, most: 1 };
+    listen(objects, Document { shared, name, listing: None }).await;
+}
+
+struct Document {
+    shared: Arc<Shared>,
+    name: &'static str,
+    /// What a listing has that is under way.
+    listing: Option<ConfigMap>,
+}
+
+impl Sink<ConfigMap> for Document {
+    async fn take(&mut self, event: Event<ConfigMap>, asked: Instant) -> Result<(), NotTaken> {
+        let (shared, watched) = (&self.shared, Watched::Document(self.name));
+        // It was asked for by its name; a server that tells of another one says nothing of this one.
+        let named = |map: &ConfigMap| map.metadata.name.as_deref() == Some(self.name);
+        let is_complete = matches!(event, Event::InitDone);
+        let changed = match event {
+            Event::Init => {
+                self.listing = None;
+                false
             }
-            Err(error) => Err(watch_failed(&format!("configmaps/{name}"), &error)),
+            Event::InitApply(map) if named(&map) => {
+                self.listing = Some(map);
+                false
+            }
+            Event::InitDone => shared.documents().set(self.name, self.listing.take()),
+            Event::Apply(map) if named(&map) => shared.documents().set(self.name, Some(map)),
+            Event::Delete(map) if named(&map) => shared.documents().set(self.name, None),
+            Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => false,
         };
-        if begins {
-            continue;
+        if is_complete {
+            shared.note_listed(watched, asked);
         }
-        shared.note(Watched::Document(name), taken.err());
-        shared.tell(Watched::Document(name));
+        if changed {
+            shared.tell(watched);
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, failure: ApiError) {
+        let about = format!("configmaps/{}", self.name);
+        self.shared.note_problem(Watched::Document(self.name), of_api(ApiError { about, ..failure }));
+    }
+
+    fn again(&self) -> Duration {
+        AGAIN
     }
 }

@@ -1,4 +1,4 @@
-//! Reason codes: what a program says when it fails or refuses.
+//! Reason codes: what a program says when it fails or refuses. And [`printable`]: how it says what others wrote.
 //!
 //! A reason code is a kebab-case string that is stable for ever: operators search for it, alerts match it, peers act on it. In
 //! the code it is a variant of a closed enum, made by [`reason_codes!`], so that no decision compares strings and none is
@@ -12,7 +12,11 @@
 
 #![no_std]
 
+mod text;
+
 use core::fmt;
+
+pub use text::{misleads, printable};
 
 /// A row of the list of reason codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

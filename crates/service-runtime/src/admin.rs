@@ -4,6 +4,7 @@
 //! open a loopback connection may read counters, and counters name nobody. A service that keeps something answers
 //! `POST /backup` too: the copy goes where its user and root alone read it, and the answer says no more than that it is there.
 
+use crate::process;
 use smol::future::FutureExt;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::net::{TcpListener, TcpStream};
@@ -26,7 +27,7 @@ pub type Copying<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 
 
 /// What a service tells its operator.
 pub trait Admin: Send + Sync + 'static {
-    /// The metrics page, Prometheus text format 0.0.4.
+    /// The metrics page, Prometheus text format 0.0.4; what the kernel says of the process is added to it.
     fn metrics(&self) -> String;
 
     /// Whether the service can do its work. What is worth knowing although it can follows in lines of its own.
@@ -138,7 +139,7 @@ fn respond(head: &[u8], admin: &dyn Admin) -> Response {
     };
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let response = match (method, path) {
-        (b"GET" | b"HEAD", b"/metrics") => Response::new(200, admin.metrics()),
+        (b"GET" | b"HEAD", b"/metrics") => Response::new(200, admin.metrics() + &process::lines()),
         (b"GET" | b"HEAD", b"/healthz") => match admin.health() {
             Ok(notes) => {
                 Response::new(200, ["ok".to_owned()].into_iter().chain(notes).map(|line| line + "\n").collect())
@@ -207,7 +208,8 @@ mod tests {
 
     #[test]
     fn the_two_pages_and_nothing_else() {
-        assert_eq!(respond(b"GET /metrics HTTP/1.1\r\n\r\n", &Fixed(Ok(Vec::new()))).body, "x_total 1\n");
+        let page = respond(b"GET /metrics HTTP/1.1\r\n\r\n", &Fixed(Ok(Vec::new()))).body;
+        assert!(page.starts_with("x_total 1\n") && page.contains("\nprocess_open_fds "), "{page}");
         assert_eq!(status("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), 200);
         assert_eq!(status("GET /healthz HTTP/1.1\r\n\r\n"), 200);
         assert_eq!(respond(b"GET /healthz HTTP/1.1\r\n\r\n", &Fixed(Err("no disk".into()))).status, 503);
@@ -259,9 +261,9 @@ mod tests {
 
     #[test]
     fn head_has_the_length_but_not_the_body() {
-        let bytes = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", &Fixed(Ok(Vec::new()))).to_bytes();
+        let bytes = respond(b"HEAD /healthz HTTP/1.1\r\n\r\n", &Fixed(Ok(Vec::new()))).to_bytes();
         let text = String::from_utf8(bytes).unwrap();
-        assert!(text.contains("Content-Length: 10\r\n") && text.ends_with("\r\n\r\n"), "{text}");
+        assert!(text.contains("Content-Length: 3\r\n") && text.ends_with("\r\n\r\n"), "{text}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod log;
 pub mod log_limiter;
 pub mod page;
 pub mod pem;
+mod process;
 pub mod program;
 pub mod reload;
 pub mod request_id;

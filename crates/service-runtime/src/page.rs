@@ -10,8 +10,16 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty page. `prefix` includes the last underscore.
+    /// A page that says which version runs, and nothing else yet. `prefix` includes the last underscore.
     pub fn new(prefix: &'static str) -> Self {
+        let mut page = Self::bare(prefix);
+        page.family("build_info", "gauge", "The running version");
+        page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
+        page
+    }
+
+    /// An empty page.
+    pub(crate) fn bare(prefix: &'static str) -> Self {
         Self { prefix, text: String::with_capacity(4096) }
     }
 
@@ -36,8 +44,7 @@ impl Page {
                 '\\' => escaped.push_str("\\\\"),
                 '"' => escaped.push_str("\\\""),
                 '\n' => escaped.push_str("\\n"),
-                character if character.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
-                character => escaped.push(character),
+                character => escaped.extend(latchkey_reason::printable(character.encode_utf8(&mut [0; 4]))),
             }
         }
         self.line(name, &format!("{{{label}=\"{escaped}\"}}"), value);
@@ -60,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_label_from_outside_stays_one_label_on_one_line() {
-        let mut page = Page::new("x_");
+        let mut page = Page::bare("x_");
         page.labelled("y", "file", "a\"} 1\nx_z{b=\"\\'\u{1b}", 2);
         assert_eq!(page.into_text(), "x_y{file=\"a\\\"} 1\\nx_z{b=\\\"\\\\'\u{fffd}\"} 2\n");
     }

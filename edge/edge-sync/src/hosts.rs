@@ -128,7 +128,7 @@ pub fn reported<'a>(hosts: impl IntoIterator<Item = &'a Arc<Host>>) -> (Vec<Arc<
 }
 
 fn text(text: &str) -> String {
-    text.chars().filter(|character| !character.is_control()).take(LONGEST).collect()
+    latchkey_reason::printable(text).take(LONGEST).collect()
 }
 
 #[cfg(test)]

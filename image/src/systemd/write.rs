@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use latchkey_initramfs::executable;
+
 use super::{Addition, AdditionKind, Systemd};
 use crate::error::{ImageError, at};
 use crate::image::Image;
@@ -14,7 +16,11 @@ impl Image {
     /// there, and says how many files, links and directories these are; none if the image asks for nothing.
     pub fn write_units(&self, out: &Path) -> Result<Option<usize>, ImageError> {
         let Some(systemd) = &self.systemd else { return Ok(None) };
-        systemd.write(&self.agent.read()?, out).map(Some)
+        let agent = self.agent()?;
+        if self.is_agent {
+            executable::check_agent(&agent)?;
+        }
+        systemd.write(&agent, out).map(Some)
     }
 }
 

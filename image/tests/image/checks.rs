@@ -18,8 +18,9 @@ fn bootable(sample: &Sample) -> Image {
     fs::set_permissions(root.join("usr/lib/systemd/systemd"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink("/usr/lib/systemd/systemd", root.join("sbin/init")).unwrap();
     let mut image = sample.image();
-    image.agent = Source::Bytes(elf_sample::static_executable());
-    image.command_line = "quiet latchkey.cluster_step=command latchkey.command=/usr/bin/step".into();
+    image.agent = Source::Bytes(elf_sample::agent());
+    image.command_line =
+        "quiet latchkey.metadata=qemu latchkey.cluster_step=command latchkey.command=/usr/bin/tool".into();
     image.is_agent = true;
     image
 }
@@ -39,7 +40,7 @@ fn packed(sample: &Sample, image: &mut Image) -> Option<()> {
 #[test]
 fn a_root_that_a_node_would_refuse_is_refused_as_a_directory_and_as_an_archive() {
     type Change = fn(&Sample);
-    let changes: [(Change, &str); 4] = [
+    let changes: [(Change, &str); 6] = [
         (|sample| fs::remove_file(sample.path("root/sbin/init")).unwrap(), "it has no /sbin/init"),
         (
             |sample| {
@@ -57,6 +58,14 @@ fn a_root_that_a_node_would_refuse_is_refused_as_a_directory_and_as_an_archive()
             "no file that may be executed",
         ),
         (|sample| fs::remove_dir(sample.path("root/sys")).unwrap(), "/sys must be a directory"),
+        (|sample| fs::remove_file(sample.path("root/usr/bin/tool")).unwrap(), "it has no /usr/bin/tool, the program"),
+        (
+            |sample| {
+                let command = sample.path("root/usr/bin/tool");
+                fs::set_permissions(command, fs::Permissions::from_mode(0o644)).unwrap();
+            },
+            "/usr/bin/tool, the program that makes the machine a member, is no file",
+        ),
     ];
     for (change, said) in changes {
         let sample = Sample::new();
@@ -71,6 +80,34 @@ fn a_root_that_a_node_would_refuse_is_refused_as_a_directory_and_as_an_archive()
             assert!(error.to_string().contains(said), "{form}: {error}");
             assert!(!sample.out("a").exists(), "refused before any work: {form}");
         }
+    }
+}
+
+/// Its machines would boot, and wait for ever.
+#[test]
+fn an_image_that_can_neither_found_nor_join_a_cluster_is_for_recovery_alone_and_says_so() {
+    let sample = Sample::new();
+    let mut image = bootable(&sample);
+    let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/tool";
+    let key = format!("latchkey.join_service_key=sha256:{}", "0".repeat(64));
+    let said = |image: &Image| {
+        let error = build(&sample, image).unwrap_err();
+        assert_eq!(error.code().as_str(), "image-command-line-refused");
+        format!("{error}; {}", error.remedy())
+    };
+    image.command_line = step.to_owned();
+    let refused = said(&image);
+    assert!(refused.contains("neither found a cluster") && refused.contains("recover_only"), "{refused}");
+    image.recover_only = true;
+    build(&sample, &image).unwrap();
+    image.recover_only = false;
+    image.command_line = format!("{step} latchkey.join_service=10.0.0.4:9010 {key}");
+    build(&sample, &image).unwrap();
+    // No node takes a ticket from a service that proves nothing, whatever else it could do.
+    for words in ["latchkey.join_service=10.0.0.4:9010", "latchkey.metadata=qemu latchkey.join_service=10.0.0.4:9010"] {
+        image.command_line = format!("{step} {words}");
+        let refused = said(&image);
+        assert!(refused.contains("without latchkey.join_service_key") && refused.contains("--new-key"), "{refused}");
     }
 }
 
@@ -96,6 +133,7 @@ fn an_agent_that_is_no_static_executable_is_refused() {
     for (agent, said) in [
         (Source::Bytes(br#"{"schema": 1}"#.to_vec()), "not a 64-bit ELF executable"),
         (Source::Bytes(dynamic), "linked dynamically"),
+        (Source::Bytes(elf_sample::static_executable()), "not the node agent"),
     ] {
         image.agent = agent;
         let error = build(&sample, &image).unwrap_err();

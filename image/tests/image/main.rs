@@ -9,6 +9,7 @@ mod container_boot;
 mod container_image;
 mod container_store;
 mod disk;
+mod documents;
 mod fetched;
 mod in_toto;
 mod kubernetes;

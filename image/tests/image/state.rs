@@ -1,7 +1,7 @@
 //! The script that checks or makes the state disk's file system, with the real programs, on a file.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,13 +30,19 @@ impl Disk {
 
     /// Runs the script for a disk of this phase: whether it succeeds, and what it says.
     fn run(&self, phase: &str, kind: &str) -> (bool, String) {
+        self.run_with(phase, kind, None)
+    }
+
+    /// The same with programs that are found before all others.
+    fn run_with(&self, phase: &str, kind: &str, first: Option<&Path>) -> (bool, String) {
         let handover = self.0.path().join("handover.json");
         fs::write(&handover, format!(r#"{{"version":1,"phase":"{phase}","attempts":0}}"#)).unwrap();
         let here = |path: &Path| path.to_str().unwrap().to_owned();
         let script = SCRIPT
             .replace("/dev/mapper/state", &here(&self.file()))
             .replace("/run/latchkey/handover.json", &here(&handover));
-        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
+        let first = first.map(|first| format!("{}:", here(first))).unwrap_or_default();
+        let path = format!("{first}{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "state-file-system", kind]).env("PATH", path);
         let output = latchkey_test_support::output(&mut shell).unwrap();
@@ -106,4 +112,26 @@ fn half_a_file_system_of_a_node_that_was_never_born_is_made_anew_and_a_member_s_
         let (well, said) = disk.run("formatted", kind);
         assert!(well && !said.contains("making"), "{kind}: {said}");
     }
+}
+
+/// What is said to the operator is said, and nothing in it is run.
+#[test]
+fn a_damaged_disk_has_no_other_program_run_than_those_that_look_at_it() {
+    if !programs("ext4") {
+        return;
+    }
+    let (disk, trap) = (Disk::new(), tempfile::tempdir().unwrap());
+    // Each word of the script's messages, as a program that would be found first.
+    let messages = SCRIPT.lines().filter(|line| line.trim_start().starts_with("say "));
+    let words = messages.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()));
+    let ran = trap.path().join("ran");
+    for word in words.filter(|word| !["", "say"].contains(word)) {
+        let program = trap.path().join(word);
+        fs::write(&program, format!("#!/bin/sh\necho {word} >>{}\n", ran.display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    assert!(trap.path().join("state").exists());
+    let (fine, said) = disk.run_with("member", "ext4", Some(trap.path()));
+    assert!(!fine && said.contains("the partition \"state\""), "{said}");
+    assert!(!ran.exists(), "{}", fs::read_to_string(&ran).unwrap());
 }

@@ -87,7 +87,7 @@ pub enum CelErrorKind {
     /// Content that is not of its type's form.
     #[error("content that is not {0}")]
     Content(&'static str),
-    /// As [`LogErrorKind::LocalityMalformed`] and [`LogErrorKind::LocalityLate`].
+    /// As [`LogErrorKind::LocalityMalformed`].
     #[error(transparent)]
     Locality(LogErrorKind),
 }

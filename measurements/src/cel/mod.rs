@@ -238,7 +238,7 @@ impl Record {
     }
 }
 
-/// As in a binary log: a `StartupLocality` event before PCR 0 is extended.
+/// As in a binary log: an H-CRTM, or a `StartupLocality` event before PCR 0 is extended.
 fn startup_locality(records: &[Record]) -> Result<Option<u8>, CelError> {
     let events: Vec<_> = records.iter().filter_map(Record::event).collect();
     log::startup_locality(&events).map_err(|error| {

@@ -14,7 +14,7 @@ use latchkey_boot_formats::{Cursor, Guid};
 
 use crate::bank::Bank;
 use crate::check;
-use crate::event::{Event, EventType};
+use crate::event::{Event, EventType, Register};
 use crate::mr::Mr;
 use guid::Named;
 use text::Text;
@@ -22,11 +22,15 @@ use variable::Variable;
 
 /// One line about `event`.
 pub fn describe(event: &Event<'_>) -> String {
-    decode(event).unwrap_or_else(|| match event.data.len() {
+    let what = decode(event).unwrap_or_else(|| match event.data.len() {
         0 => "no data".to_owned(),
         length @ 1..=16 => format!("{length} bytes: {}", hex::encode(event.data)),
         length => format!("{length} bytes"),
-    })
+    });
+    match event.register {
+        Some(Register::Unknown(index)) => format!("for register {index}, which no TPM has: extends nothing; {what}"),
+        _ => what,
+    }
 }
 
 fn decode(event: &Event<'_>) -> Option<String> {
@@ -41,6 +45,7 @@ fn decode(event: &Event<'_>) -> Option<String> {
         | EventType::NONHOST_INFO
         | EventType::PLATFORM_CONFIG_FLAGS
         | EventType::S_CRTM_CONTENTS
+        | EventType::EFI_HCRTM_EVENT
             if Text::utf8(event.data).is_some() =>
         {
             Text::utf8(event.data).map(|text| format!("{text}"))
@@ -69,7 +74,9 @@ fn no_action(data: &[u8]) -> Option<String> {
     let (signature, rest) = data.split_at_checked(16)?;
     let name = Text::utf8(signature)?;
     Some(match rest {
-        [locality] if signature == b"StartupLocality\0" => format!("TPM2_Startup from locality {locality}"),
+        [locality, padding @ ..] if signature == b"StartupLocality\0" && padding.iter().all(|byte| *byte == 0) => {
+            format!("TPM2_Startup from locality {locality}")
+        }
         _ if name.raw().starts_with("Spec ID Event") => format!("the log's header, {name}"),
         _ => format!("{name}, {} bytes", rest.len()),
     })

@@ -65,6 +65,10 @@ impl<'a> EventLog<'a> {
             return Err(bytes.error(LogErrorKind::Empty));
         }
         let first = sha1_event(&mut bytes, 0)?;
+        // What begins so is another file, rather than a log with an odd event.
+        if let Some(Register::Unknown(index)) = first.register {
+            return Err(LogError { offset: 0, kind: LogErrorKind::PcrUnknown(index) });
+        }
         let format = header::format(&first, registers)?;
         let algorithms = match &format {
             Format::CryptoAgile(spec) => spec.algorithms.clone(),
@@ -123,7 +127,7 @@ impl<'a> EventLog<'a> {
         &self.events
     }
 
-    /// The locality that `TPM2_Startup` came from, where the log says so: the first value of PCR 0.
+    /// The locality that PCR 0 begins with, where the log tells: 4 where an H-CRTM measured, else that of `TPM2_Startup`.
     pub fn startup_locality(&self) -> Option<u8> {
         self.startup_locality
     }
@@ -187,18 +191,16 @@ fn register_and_type(bytes: &mut Bytes<'_>, registers: Registers) -> Result<(Opt
     if index == NO_PCR && kind == EventType::NO_ACTION {
         return Ok((None, kind));
     }
-    let register = match registers {
-        Registers::Pcrs => u8::try_from(index).ok().filter(|pcr| *pcr < PCR_COUNT).map(Register::Pcr),
-        Registers::Mrs => Mr::of_index(index).map(Register::Mr),
-    };
-    match (register, registers) {
-        (Some(Register::Mr(Mr::Mrtd)), _) if kind != EventType::NO_ACTION => {
-            Err(LogError { offset, kind: LogErrorKind::MrtdExtended })
+    let register = match (registers, u8::try_from(index), Mr::of_index(index)) {
+        (Registers::Pcrs, Ok(pcr @ ..PCR_COUNT), _) => Register::Pcr(pcr),
+        (Registers::Pcrs, _, _) => Register::Unknown(index),
+        (Registers::Mrs, _, Some(Mr::Mrtd)) if kind != EventType::NO_ACTION => {
+            return Err(LogError { offset, kind: LogErrorKind::MrtdExtended });
         }
-        (Some(register), _) => Ok((Some(register), kind)),
-        (None, Registers::Pcrs) => Err(LogError { offset, kind: LogErrorKind::PcrUnknown(index) }),
-        (None, Registers::Mrs) => Err(LogError { offset, kind: LogErrorKind::MrUnknown(index) }),
-    }
+        (Registers::Mrs, _, Some(mr)) => Register::Mr(mr),
+        (Registers::Mrs, _, None) => return Err(LogError { offset, kind: LogErrorKind::MrUnknown(index) }),
+    };
+    Ok((Some(register), kind))
 }
 
 fn event_data<'a>(bytes: &mut Bytes<'a>) -> Result<&'a [u8], LogError> {

@@ -33,7 +33,7 @@ impl StubVersion {
         match version.split(|c: char| !c.is_ascii_digit()).next() {
             Some("252") => Ok(Self::V252),
             Some("257") => Ok(Self::V257),
-            _ => Err(PredictError::UnknownStub(info.chars().filter(|c| !c.is_control()).take(80).collect())),
+            _ => Err(PredictError::UnknownStub(latchkey_reason::printable(info).take(80).collect())),
         }
     }
 

@@ -189,8 +189,19 @@ fn informational_records_extend_nothing_and_the_startup_locality_counts() {
     let expected = Bank::Sha256.digest(&[&first, &Bank::Sha256.digest(&[&[0; 4]])]);
     assert_eq!(log.replay(Bank::Sha256).unwrap().value(0), Some(expected.as_slice()));
     let late = format!("[{separator},{locality}]");
-    let error = CelLog::parse(late.as_bytes()).unwrap_err();
+    let from_zero = Bank::Sha256.digest(&[&[0; 32], &Bank::Sha256.digest(&[&[0; 4]])]);
+    let log = CelLog::parse(late.as_bytes()).unwrap();
+    assert_eq!(log.replay(Bank::Sha256).unwrap().value(0), Some(from_zero.as_slice()));
+    let none = format!("[{separator},{}]", event(0, "EV_NO_ACTION", b"StartupLocality\0\x02"));
+    let error = CelLog::parse(none.as_bytes()).unwrap_err();
     assert!(matches!((error.record, &error.kind), (1, CelErrorKind::Locality(_))), "{error}");
+    // An H-CRTM begins PCR 0 with 4, whatever the locality of TPM2_Startup.
+    let log =
+        format!("[{},{}]", event(0, "EV_NO_ACTION", b"StartupLocality\0\0"), event(0, "EV_EFI_HCRTM_EVENT", b"abc"));
+    let log = CelLog::parse(log.as_bytes()).unwrap();
+    // As swtpm has it (`swtpm_ioctl -h abc`).
+    let of_tpm = "15703cc929081671c587dad9b09606521a35aa6bf4741df448d22c4b307acc71";
+    assert_eq!(hex::encode(log.replay(Bank::Sha256).unwrap().value(0).unwrap()), of_tpm);
 }
 
 #[test]

@@ -11,8 +11,7 @@ use sha2::{Digest, Sha384};
 
 /// The log of a TDX machine of Google's; `None`, and a skip, without the folder of vectors.
 fn real() -> Option<Vec<u8>> {
-    let path = format!("{}/../../shared/vectors/eventlog/ccel-gce-tdx.bin", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read(path).ok()
+    latchkey_test_support::vector("eventlog/ccel-gce-tdx.bin")
 }
 
 /// A log as TDX firmware begins it: for register 1, and SHA-384 alone.

@@ -85,6 +85,45 @@ fn the_startup_locality_is_the_first_value_of_pcr_0_alone() {
     assert_eq!(replay.value(0).unwrap(), Bank::Sha256.digest(&[&first, &separator]));
 }
 
+/// `EV_EFI_HCRTM_EVENT`
+const H_CRTM: u32 = 0x8000_0010;
+
+/// What swtpm had in PCR 0 when its H-CRTM had measured `abc` (`swtpm_ioctl -h abc`) and `TPM2_Startup` had come from locality 0.
+#[test]
+fn pcr_0_of_a_machine_with_an_h_crtm_is_that_of_a_tpm() {
+    let of_tpm = "15703cc929081671c587dad9b09606521a35aa6bf4741df448d22c4b307acc71";
+    let locality = |value: u8| [b"StartupLocality\0".as_slice(), &[value]].concat();
+    let log = || Agile::new(&[Bank::Sha1, Bank::Sha256]);
+    let h_crtm = |log: Agile| log.event_of(0, H_CRTM, b"abc", b"HCRTM");
+    for (what, log) in [
+        ("alone", h_crtm(log())),
+        ("behind a StartupLocality", h_crtm(log().event(0, NO_ACTION, &locality(0)))),
+        ("before one", h_crtm(log()).event(0, NO_ACTION, &locality(3))),
+    ] {
+        let log = EventLog::parse(&log.bytes).unwrap();
+        assert_eq!(hex::encode(Replay::of(&log, Bank::Sha256).unwrap().value(0).unwrap()), of_tpm, "{what}");
+        assert_eq!(log.startup_locality(), Some(4));
+    }
+    // One that comes later began nothing.
+    let late = h_crtm(log().event(0, SEPARATOR, &[0; 4])).bytes;
+    assert_eq!(EventLog::parse(&late).unwrap().startup_locality(), None);
+}
+
+/// By Python's hashlib.
+const OF_H_CRTM: &str = "016b63bc8d3e7e1b68051214a20f18aa7eb069b01089c889f709f08e8e921bbe";
+const OF_COREBOOT: &str = "dd7a16f7b0c6d4a108a31c30dbd437f73d223b99bd7b9066c9e58965a7f74ddc";
+
+#[test]
+fn logs_of_firmware_with_an_h_crtm_and_of_coreboot_replay() {
+    let cases = [("hcrtm.bin", 4, OF_H_CRTM), ("coreboot-locality-padded.bin", 3, OF_COREBOOT)];
+    for (name, locality, pcr_0) in cases {
+        let Some(bytes) = latchkey_test_support::vector(&format!("foreign/{name}")) else { return };
+        let log = EventLog::parse(&bytes).unwrap();
+        assert_eq!(log.startup_locality(), Some(locality), "{name}");
+        assert_eq!(hex::encode(Replay::of(&log, Bank::Sha256).unwrap().value(0).unwrap()), pcr_0, "{name}");
+    }
+}
+
 #[test]
 fn a_log_of_the_old_format_replays_in_sha1() {
     let bytes = sha1_event(4, IPL, &[7; 20], b"loader");

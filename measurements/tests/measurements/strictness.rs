@@ -3,7 +3,8 @@
 
 use crate::support::{Agile, IPL, NO_ACTION, SEPARATOR, fixture, logs, sha1_event};
 use latchkey_measurements::log::MAX_SIZE;
-use latchkey_measurements::{AlgorithmId, Bank, EventLog, Format, LogError, LogErrorKind};
+use latchkey_measurements::report::Report;
+use latchkey_measurements::{AlgorithmId, Bank, EventLog, Format, LogError, LogErrorKind, Replay};
 use proptest::prelude::*;
 
 fn good() -> Agile {
@@ -70,7 +71,7 @@ fn padding_is_zeros_or_ones_and_nothing_else() {
     assert!(EventLog::parse(&log).is_err(), "mixed padding");
     let mut log = good().bytes;
     log.extend([0xaa; 64]);
-    assert_eq!(refused(&log).kind, LogErrorKind::PcrUnknown(0xaaaa_aaaa));
+    assert_eq!(refused(&log).kind, LogErrorKind::DigestCount { expected: 2, got: 0xaaaa_aaaa });
 }
 
 #[test]
@@ -127,11 +128,11 @@ fn a_header_with_something_behind_it_is_refused() {
 
 #[test]
 fn an_event_that_lies_about_its_digests_or_pcr_is_refused() {
+    // Of the first event, so that a file of another kind is no log.
+    assert_eq!(fault_with(0, &[24]), LogError { offset: 0, kind: LogErrorKind::PcrUnknown(24) });
     let count = FIRST + 8;
     let sha512 = Bank::Sha512.algorithm();
     for (offset, bytes, expected) in [
-        (FIRST, vec![24], LogErrorKind::PcrUnknown(24)),
-        (FIRST, vec![0xff; 4], LogErrorKind::PcrUnknown(u32::MAX)),
         (count, vec![3], LogErrorKind::DigestCount { expected: 2, got: 3 }),
         (count, vec![0xff; 4], LogErrorKind::DigestCount { expected: 2, got: u32::MAX }),
         (count + 4, vec![0x0d], LogErrorKind::DigestUnlisted(sha512)),
@@ -146,21 +147,41 @@ fn an_event_that_lies_about_its_digests_or_pcr_is_refused() {
 fn a_startup_locality_is_believed_once_and_before_pcr_0_begins() {
     let statement = |locality: &[u8]| [b"StartupLocality\0".as_slice(), locality].concat();
     let log = || Agile::new(&[Bank::Sha256]);
-    let good = log().event(0, NO_ACTION, &statement(&[3])).event(0, SEPARATOR, &[0; 4]).bytes;
-    assert_eq!(EventLog::parse(&good).unwrap().startup_locality(), Some(3));
-    for (what, bad, kind) in [
-        ("late", log().event(0, SEPARATOR, &[0; 4]).event(0, NO_ACTION, &statement(&[3])), LogErrorKind::LocalityLate),
-        (
-            "twice",
-            log().event(0, NO_ACTION, &statement(&[3])).event(0, NO_ACTION, &statement(&[3])),
-            LogErrorKind::LocalityLate,
-        ),
-        ("unknown", log().event(0, NO_ACTION, &statement(&[1])), LogErrorKind::LocalityMalformed),
-        ("without one", log().event(0, NO_ACTION, &statement(&[])), LogErrorKind::LocalityMalformed),
-        ("with more", log().event(0, NO_ACTION, &statement(&[3, 0, 1])), LogErrorKind::LocalityMalformed),
-        ("of another PCR", log().event(1, NO_ACTION, &statement(&[3])), LogErrorKind::LocalityMalformed),
+    let of = |pcr, locality: &[u8]| log().event(pcr, NO_ACTION, &statement(locality));
+    for (what, log, expected) in [
+        ("good", of(0, &[3]).event(0, SEPARATOR, &[0; 4]), Some(3)),
+        ("late", log().event(0, SEPARATOR, &[0; 4]).event(0, NO_ACTION, &statement(&[3])), None),
+        ("twice", of(0, &[3]).event(0, NO_ACTION, &statement(&[0])), Some(3)),
+        ("padded, as by coreboot", of(0, &[3, 0, 0, 0]), Some(3)),
+        ("with more", of(0, &[3, 0, 1]), None),
+        ("of another PCR", of(1, &[3]), None),
+        ("of no PCR that there is", of(24, &[3]), None),
     ] {
-        assert_eq!(refused(&bad.bytes).kind, kind, "{what}");
+        assert_eq!(EventLog::parse(&log.bytes).unwrap().startup_locality(), expected, "{what}");
+    }
+    for (what, locality) in [("unknown", &[1][..]), ("without one", &[]), ("unknown and padded", &[2, 0, 0])] {
+        assert_eq!(refused(&of(0, locality).bytes).kind, LogErrorKind::LocalityMalformed, "{what}");
+    }
+}
+
+#[test]
+fn an_event_for_a_register_above_23_is_told_and_counts_nowhere() {
+    let honest = good().bytes;
+    for index in [24, 0xffff_ffff] {
+        let odd = good().event(index, IPL, b"odd").event_in(Bank::Sha256, index, IPL, b"odd too").bytes;
+        let (log, plain) = (EventLog::parse(&odd).unwrap(), EventLog::parse(&honest).unwrap());
+        for bank in [Bank::Sha1, Bank::Sha256] {
+            let values = |log: &EventLog<'_>| {
+                Replay::of(log, bank).unwrap().iter().map(|(pcr, it)| (pcr, it.to_vec())).collect::<Vec<_>>()
+            };
+            assert_eq!(values(&log), values(&plain));
+        }
+        let report = Report::of(&log);
+        assert_eq!(report.events[3].pcr, None);
+        assert!(
+            report.events[3].description.starts_with(&format!("for register {index}, which no TPM has")),
+            "{report:?}"
+        );
     }
 }
 

@@ -103,7 +103,7 @@ async fn get(tls: &TlsConnector, address: SocketAddr, path: &str) -> Result<Vec<
     let head = answer.get(..end.unwrap_or(0)).unwrap_or_default();
     let status = String::from_utf8_lossy(head.split(|byte| *byte == b'\r').next().unwrap_or_default()).into_owned();
     if status.split(' ').nth(1) != Some("200") {
-        return Err(ProbeError::Status(status.chars().filter(|c| !c.is_control()).take(80).collect()));
+        return Err(ProbeError::Status(latchkey_reason::printable(&status).take(80).collect()));
     }
     Ok(answer.get(end.unwrap_or(0) + 4..).unwrap_or_default().to_vec())
 }

@@ -4,18 +4,18 @@
 //! { "version": 1, "api_servers": ["10.0.0.1:6443", "[fd00::2]:6443"] }
 //! ```
 
+use latchkey_durable_file::{Existing, ReadError, put, read_plain};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The most API servers of a cluster: etcd has seven members at most in practice.
 pub const MAX_TARGETS: usize = 16;
 /// More than a list of them.
-const MAX_FILE: u64 = 16 * 1024;
+const MAX_FILE: usize = 16 * 1024;
 const VERSION: u32 = 1;
 
 /// One to [`MAX_TARGETS`] API servers, each once, in order.
@@ -102,12 +102,13 @@ impl Targets {
     /// # Errors
     /// [`TargetsError`].
     pub fn read(path: &Path) -> Result<Self, TargetsError> {
-        let mut text = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut text));
-        read.map_err(|source| TargetsError::Io { path: path.to_owned(), source })?;
-        if text.len() as u64 > MAX_FILE {
-            return Err(TargetsError::Malformed(format!("{} is longer than {MAX_FILE} bytes", path.display())));
-        }
+        let failed = |source| TargetsError::Io { path: path.to_owned(), source };
+        let text = File::open(path).map_err(failed).and_then(|file| {
+            read_plain(&file, MAX_FILE).map_err(|error| match error {
+                ReadError::Io(source) => failed(source),
+                other => TargetsError::Malformed(format!("{} {other}", path.display())),
+            })
+        })?;
         let content: Content = serde_json::from_slice(&text)
             .map_err(|error| TargetsError::Malformed(format!("{}: {error}", path.display())))?;
         if content.version != VERSION {
@@ -124,20 +125,7 @@ impl Targets {
     pub fn write(&self, path: &Path) -> Result<(), TargetsError> {
         let content = Content { version: VERSION, api_servers: self.0.clone() };
         let text = serde_json::to_vec_pretty(&content).unwrap_or_default();
-        let write = || {
-            let mut new = path.as_os_str().to_owned();
-            new.push(".new");
-            match fs::remove_file(&new) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, path)?;
-            File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
-        };
-        write().map_err(|source| TargetsError::Io { path: path.to_owned(), source })
+        put(path, 0o600, &text, Existing::Replace).map_err(|source| TargetsError::Io { path: path.to_owned(), source })
     }
 
     /// What the cluster says, in the words of its API. An API server that lists none, or addresses that lead back to this machine,
@@ -185,7 +173,7 @@ mod tests {
             r#"{"version":1,"api_servers":["10.0.0.1:6443"],"more":1}"#,
             &" ".repeat(20_000),
         ] {
-            fs::write(&path, text).unwrap();
+            std::fs::write(&path, text).unwrap();
             assert!(Targets::read(&path).is_err(), "{text}");
         }
     }

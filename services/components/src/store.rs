@@ -17,10 +17,11 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use latchkey_durable_file::{Existing, put};
 use latchkey_kubernetes::fetch::{Content, Fetcher, Limits, Origin, contents, is_lost, is_right, unpack};
 use latchkey_kubernetes::{Component, ComponentList, Download, Install, Role, Roles, Sha256};
 use ring::digest::{Context, SHA256};
@@ -302,19 +303,14 @@ fn remove_others(directory: &Path, names: &BTreeSet<OsString>) -> Result<(), Com
 
 /// Writes a file; a crash leaves the old one or the new one.
 fn write(directory: &Path, name: &str, text: &[u8]) -> Result<(), ComponentsError> {
-    let (path, new) = (directory.join(name), directory.join(format!("{name}.new")));
+    let path = directory.join(name);
     let written = || {
-        remove(&new)?;
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
-        file.write_all(text)?;
-        file.sync_all()?;
         if fs::symlink_metadata(&path).is_ok_and(|there| there.is_dir()) {
             fs::remove_dir_all(&path)?;
         }
-        fs::rename(&new, &path)
+        put(&path, 0o644, text, Existing::Replace)
     };
-    written().map_err(at(&path))?;
-    sync(directory)
+    written().map_err(at(&path))
 }
 
 fn sync(directory: &Path) -> Result<(), ComponentsError> {

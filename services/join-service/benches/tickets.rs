@@ -14,12 +14,12 @@
 mod rig;
 
 use latchkey_bench::{Bench, Clock, Figure, Quantity, memory_of, processor_time_of};
-use latchkey_cluster_store::{BootSeen, Enrolment, Recorded};
+use latchkey_cluster_store::{BootSeen, Denials, Enrolment, Recorded};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, Rules, State};
 use rig::{Client, Machine, Rig, Service};
 use serde_json::json;
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WARM_UP: usize = 50;
 const BATCHES: usize = 15;
@@ -114,7 +114,8 @@ fn decisions(bench: &Bench) {
         let ask =
             JoinAsk { disk: disk(number as usize).parse().unwrap(), name: format!("worker-{number}"), role: None };
         let admitted = state.admit(&given(&rules), ek(number), Ask::Join(ask), BootSeen::default(), now).unwrap();
-        let plan = state.conclude(&given(&rules), &admitted, 1, None, now).unwrap();
+        let not_denied = Denials::default().check(&ek(number), Instant::now()).unwrap();
+        let plan = state.conclude(&given(&rules), &admitted, &not_denied, (1, None), now).unwrap();
         state.commit(&admitted, plan.record.map(Recorded::fake), now);
     };
     let batches: Vec<Duration> = (0..10_000 / u32::from(PER_BATCH))

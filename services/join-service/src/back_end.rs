@@ -19,7 +19,7 @@ impl BackEnd {
     pub(crate) fn open(place: &ClusterPlace) -> Result<Self, StoreError> {
         match place {
             ClusterPlace::Directory(path) => ClusterStore::open(path).map(Self::Folder),
-            ClusterPlace::Kubernetes(KubernetesConfig { kubeconfig }) => {
+            ClusterPlace::Kubernetes(KubernetesConfig { kubeconfig, .. }) => {
                 Ok(Self::Kubernetes(Arc::new(KubernetesStore::open(kubeconfig)?)))
             }
         }

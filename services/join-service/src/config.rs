@@ -1,10 +1,14 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use latchkey_attesting_service::Limits;
-use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback, check_range};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How old what a cluster decides by may be, where nothing else is said.
+const UNHEARD: Duration = Duration::from_secs(30);
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `join-service.example.json` and `join-service.embedded.example.json` together show every field.
@@ -57,6 +61,14 @@ pub enum StoreConfig {
 pub struct KubernetesConfig {
     /// A kubeconfig with a client certificate or a token; no access for anybody but the service's user and root.
     pub kubeconfig: PathBuf,
+    /// Seconds for which policy, denials and records are decided by without a newer complete listing of them; beyond that nobody is let
+    /// in. 15 to 3600; default 30.
+    #[serde(default = "unheard_seconds")]
+    pub unheard_seconds: u32,
+}
+
+fn unheard_seconds() -> u32 {
+    u32::try_from(UNHEARD.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Where the cluster is kept.
@@ -116,6 +128,9 @@ impl ConfigFile for Config {
     fn check(&self) -> Result<(), ConfigError> {
         check_loopback("admin_listen", self.admin_listen)?;
         self.limits.check()?;
+        if let Some(StoreConfig::Kubernetes(config)) = &self.store {
+            check_range("store.kubernetes.unheard_seconds", config.unheard_seconds, (15, 3600))?;
+        }
         let got = usize::from(self.key_service.is_some()) + usize::from(self.master_secret_file.is_some());
         if got != 1 {
             return Err(ConfigError::KeySources { got });
@@ -126,7 +141,7 @@ impl ConfigFile for Config {
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         let mut paths = vec![&mut self.identity_key];
         paths.extend(&mut self.cluster_directory);
-        if let Some(StoreConfig::Kubernetes(KubernetesConfig { kubeconfig })) = &mut self.store {
+        if let Some(StoreConfig::Kubernetes(KubernetesConfig { kubeconfig, .. })) = &mut self.store {
             paths.push(kubeconfig);
         }
         if let Some(KeyServiceConfig { ca, certificate, private_key, .. }) = &mut self.key_service {
@@ -141,6 +156,12 @@ impl ConfigFile for Config {
 }
 
 impl Config {
+    /// How old may be what an API server told of the cluster, where it is kept in one.
+    pub fn unheard(&self) -> Option<Duration> {
+        let StoreConfig::Kubernetes(config) = self.store.as_ref()?;
+        Some(Duration::from_secs(config.unheard_seconds.into()))
+    }
+
     /// Where the cluster is kept.
     ///
     /// # Errors
@@ -187,6 +208,12 @@ mod tests {
         assert!(load(&both).unwrap_err().contains("there are 2"));
         let neither = kubernetes.replace("\"store\"", "\"limits\"").replace("\"kubernetes\"", "\"threads\"");
         assert!(load(&neither).is_err());
+        for (seconds, taken) in [(14, false), (15, true), (3600, true), (3601, false)] {
+            let text = kubernetes.replace("\"unheard_seconds\": 30", &format!("\"unheard_seconds\": {seconds}"));
+            assert_eq!(load(&text).is_ok(), taken, "{text}");
+        }
+        assert_eq!((load(kubernetes).unwrap().unheard(), load(EMBEDDED).unwrap().unheard()), (Some(UNHEARD), None));
+        assert_eq!(load(&kubernetes.replace(", \"unheard_seconds\": 30", "")).unwrap().unheard(), Some(UNHEARD));
         assert!(load(&kubernetes.replace("\"kubeconfig\"", "\"context\": \"x\", \"kubeconfig\"")).is_err());
     }
 

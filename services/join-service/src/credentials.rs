@@ -3,13 +3,14 @@
 use crate::config::{Config, StoreConfig};
 use crate::control_plane::ControlPlaneKeys;
 use crate::decision::Refusal;
+use crate::documents::CurrentCluster;
 use crate::keys::KeySource;
 use crate::service_files::InsideFiles;
 use crate::watch::Look;
 use latchkey_attesting_service::{Limits, identity};
 use latchkey_channel::PinnedKeyAttester;
-use latchkey_cluster_store::ClusterMaterial;
-use latchkey_keys::MasterSecret;
+use latchkey_cluster_store::{ClusterFile, ClusterMaterial};
+use latchkey_keys::{KeyError, MasterSecret};
 use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::program::ProgramError;
 use latchkey_service_runtime::reload::Reload;
@@ -24,6 +25,20 @@ pub(crate) struct Secrets {
     pub(crate) keys: KeySource,
     pub(crate) control_plane: Option<ControlPlaneKeys>,
     pub(crate) inside: Option<InsideFiles>,
+}
+
+impl Secrets {
+    /// Whether what lies here of a master secret is the cluster's: with another one every machine would be refused, one by one.
+    pub(crate) fn check(&self, config: &Config, cluster: Option<&ClusterFile>) -> Result<(), ProgramError> {
+        let Some(cluster) = cluster else { return Ok(()) };
+        let foreign = |path: Option<&Path>, error: KeyError| {
+            let path = path.unwrap_or(Path::new("")).display();
+            ProgramError::unusable(format!("{path}: {error}; {}", error.code().remedy()))
+        };
+        self.keys.check(cluster).map_err(|error| foreign(config.master_secret_file.as_deref(), error))?;
+        let inside = self.inside.as_ref().map_or(Ok(()), |inside| inside.check(cluster));
+        inside.map_err(|error| foreign(config.service_files.as_deref(), error))
+    }
 }
 
 /// Reads and checks the configuration, and what it names outside the cluster directory.
@@ -50,6 +65,7 @@ pub(crate) struct Credentials {
     file: PathBuf,
     fixed: Fixed,
     in_force: RwLock<InForce>,
+    current: Arc<CurrentCluster>,
     look: Look,
 }
 
@@ -90,8 +106,9 @@ impl Fixed {
 }
 
 impl Credentials {
-    pub(crate) fn new(file: &Path, config: Config, secrets: Secrets, look: Look) -> Self {
-        Self { file: file.to_owned(), fixed: Fixed::of(config), in_force: RwLock::new(secrets.into()), look }
+    pub(crate) fn new(file: &Path, config: Config, secrets: Secrets, current: Arc<CurrentCluster>, look: Look) -> Self {
+        let (file, fixed, in_force) = (file.to_owned(), Fixed::of(config), RwLock::new(secrets.into()));
+        Self { file, fixed, in_force, current, look }
     }
 
     pub(crate) fn identity(&self) -> Arc<PinnedKeyAttester> {
@@ -121,6 +138,8 @@ impl Reload for Credentials {
     fn reload(&self) -> Result<(), String> {
         self.look.now();
         let (config, secrets) = load(&self.file).map_err(|failure| failure.to_string())?;
+        let cluster = self.current.snapshot().own.cluster.clone();
+        secrets.check(&config, cluster.as_deref()).map_err(|failure| failure.to_string())?;
         if Fixed::of(config) != self.fixed {
             return Err(
                 "`listen`, `admin_listen`, `cluster_directory`, `store` and `limits` change only with a restart"

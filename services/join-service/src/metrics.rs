@@ -51,8 +51,14 @@ pub(crate) struct Gauges {
     pub(crate) firmware_changed: usize,
     /// The first of the files that cannot be used, and how many there are.
     pub(crate) damaged: (Vec<String>, usize),
+    /// How old the oldest is of what the cluster decides by, where an API server tells of it.
+    pub(crate) unheard: Option<Duration>,
+    /// How many disk keys were released by what was known last.
+    pub(crate) released_unheard: u64,
     /// How many TPMs are shut out.
     pub(crate) denied: usize,
+    /// How many machines wait for the operator, where that is known.
+    pub(crate) held: Option<usize>,
     pub(crate) initialised: bool,
     /// The names of everything that is followed.
     pub(crate) followed: Vec<&'static str>,
@@ -110,8 +116,6 @@ impl Metrics {
     /// The page, without what is known of slots and reloads.
     pub(crate) fn render(&self, gauges: &Gauges) -> Page {
         let mut page = Page::new("latchkey_join_service_");
-        page.family("build_info", "gauge", "The running version");
-        page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         self.render_requests(&mut page);
         self.render_warnings(&mut page);
         self.handshakes.render(&mut page);
@@ -127,10 +131,13 @@ impl Metrics {
             page.line("requests_total", &label("granted"), value(self.granted.get(method as usize)));
             for refusal in Refusal::ALL {
                 let counter = self.refused.get(method as usize * Refusal::ALL.len() + *refusal as usize);
-                if value(counter) > 0 {
-                    page.line("requests_total", &label(refusal.as_str()), value(counter));
-                }
+                page.line("requests_total", &label(refusal.as_str()), value(counter));
             }
+        }
+        page.family("admissions_total", "counter", "Machines that were let in: tickets, by whether the disk was new");
+        for method in [Method::Join, Method::Rejoin] {
+            let label = format!("{{method=\"{}\"}}", method.name());
+            page.line("admissions_total", &label, value(self.granted.get(method as usize)));
         }
     }
 
@@ -146,10 +153,8 @@ impl Metrics {
         for ((_, signer), counters) in SIGNERS.iter().zip(&self.certificates) {
             let codes = CertificateRefusal::ALL.iter().map(|refusal| refusal.as_str());
             for (outcome, counter) in std::iter::once("approved").chain(codes).zip(counters) {
-                if outcome == "approved" || value(Some(counter)) > 0 {
-                    let labels = format!("{{signer=\"{signer}\",outcome=\"{outcome}\"}}");
-                    page.line("certificates_total", &labels, value(Some(counter)));
-                }
+                let labels = format!("{{signer=\"{signer}\",outcome=\"{outcome}\"}}");
+                page.line("certificates_total", &labels, value(Some(counter)));
             }
         }
         page.family(
@@ -176,8 +181,26 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     for file in &gauges.damaged.0 {
         page.labelled("record_damaged", "file", file, 1);
     }
+    if let Some(unheard) = gauges.unheard {
+        page.family(
+            "unheard_seconds",
+            "gauge",
+            "For how long nothing complete was heard of what the cluster decides by",
+        );
+        page.line("unheard_seconds", "", unheard.as_secs());
+        page.family(
+            "rejoins_unheard_total",
+            "counter",
+            "Control planes that got the key of their disk by what was known last, while nobody answered",
+        );
+        page.line("rejoins_unheard_total", "", gauges.released_unheard);
+    }
     page.family("denied", "gauge", "TPMs that are shut out");
     page.line("denied", "", gauges.denied);
+    if let Some(held) = gauges.held {
+        page.family("held", "gauge", "Machines that wait for the operator: see `latchkey node list`");
+        page.line("held", "", held);
+    }
     page.family("records_usable", "gauge", "Whether records can be read and written");
     page.line("records_usable", "", u8::from(gauges.records_usable));
     page.family(

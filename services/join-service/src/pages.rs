@@ -3,6 +3,7 @@
 use crate::api_certificate;
 use crate::approver::Pulse;
 use crate::decision::Warning;
+use crate::denials::DenialCheck;
 use crate::documents::CurrentCluster;
 use crate::metrics::{Gauges, Metrics};
 use crate::service::LastKeyError;
@@ -23,6 +24,7 @@ const MOST_NAMED: usize = 32;
 pub(crate) struct Pages {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) current: Arc<CurrentCluster>,
+    pub(crate) denials: DenialCheck,
     pub(crate) store: Arc<Store>,
     pub(crate) last_key_error: Arc<LastKeyError>,
     /// How long the configuration in use may be behind the directory before the service counts as unable to do its work.
@@ -54,7 +56,10 @@ impl Admin for Pages {
             damaged,
             records_busy: self.store.busy(),
             records_usable: self.store.problem().is_none(),
+            unheard: self.denials.age(),
+            released_unheard: self.denials.released_unheard(),
             denied: snapshot.denials.iter().count(),
+            held: self.store.held(),
             initialised: snapshot.own.cluster.is_some(),
             followed: self.current.followed(),
             behind: self.current.behind(),
@@ -71,6 +76,9 @@ impl Admin for Pages {
     fn health(&self) -> Result<Vec<String>, String> {
         if let Some(error) = self.last_key_error.read() {
             return Err(error);
+        }
+        if let Some(problem) = self.denials.problem() {
+            return Err(problem);
         }
         if let Some(problem) = self.store.problem() {
             return Err(format!("records-unavailable: {problem}"));

@@ -4,10 +4,11 @@ use crate::back_end::BackEnd;
 use crate::config::{ClusterPlace, Config};
 use crate::credentials;
 use crate::documents::{Cluster, CurrentCluster};
+use crate::keys::KeyError;
 use crate::server::{self, Prepared};
 use latchkey_attesting_service::{NO_COLLATERAL, identity};
 use latchkey_channel::PinnedKeyAttester;
-use latchkey_cluster_store::RoleRule;
+use latchkey_cluster_store::{ClusterFile, RoleRule};
 use latchkey_service_runtime::config::ConfigFile as _;
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
@@ -53,7 +54,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Command::Help) => print(HELP),
         Ok(Command::Version) => print(concat!("latchkey-join-service ", env!("CARGO_PKG_VERSION"), "\n")),
         Ok(Command::With(file, "check")) => {
-            load(&file).and_then(|(config, prepared)| print(&describe(&config, &prepared)))
+            load(&file).and_then(|(config, prepared)| print(&describe(&config, &prepared)?))
         }
         Ok(Command::With(file, _)) => key_hash(&file),
         Ok(Command::Do(_, file)) => identity::create(&file)
@@ -82,6 +83,7 @@ fn load(file: &Path) -> Result<(Config, Prepared), ProgramError> {
     let back_end = BackEnd::open(&config.place().map_err(ProgramError::unusable)?).map_err(ProgramError::unusable)?;
     let current = CurrentCluster::load(Cluster(back_end.clone()), config.collateral.as_deref());
     let current = current.map_err(ProgramError::unusable)?;
+    secrets.check(&config, current.snapshot().own.cluster.as_deref())?;
     Ok((config, Prepared { secrets, back_end, current }))
 }
 
@@ -91,8 +93,12 @@ fn serve(file: &Path) -> Result<(), ProgramError> {
 }
 
 /// What the service would do, for `--check`.
-fn describe(config: &Config, prepared: &Prepared) -> String {
+fn describe(config: &Config, prepared: &Prepared) -> Result<String, ProgramError> {
     let snapshot = prepared.current.snapshot();
+    let silent = match &snapshot.own.cluster {
+        Some(cluster) => ask_key_service(config, prepared, cluster)?,
+        None => String::new(),
+    };
     let mut text = String::from("The configuration is good. The service would\n");
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         // Writing to a String does not fail.
@@ -108,7 +114,9 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
         Err(_) => {}
     }
     match (&config.key_service, &config.master_secret_file) {
-        (Some(service), _) => line(format_args!("get keys from {} ({})", service.address, service.server_name)),
+        (Some(service), _) => {
+            line(format_args!("get keys from {} ({}){silent}", service.address, service.server_name));
+        }
         (None, Some(file)) => line(format_args!("derive keys from {}", file.display())),
         (None, None) => {}
     }
@@ -154,5 +162,19 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
         "let {} TPMs in by rules of their own, and others {default}",
         snapshot.own.enrolment.pinned.len()
     ));
-    text
+    Ok(text)
+}
+
+/// Whether the key service has this cluster's master secret and gives its keys; where it does not answer, the words for that.
+fn ask_key_service(config: &Config, prepared: &Prepared, cluster: &ClusterFile) -> Result<String, ProgramError> {
+    if config.key_service.is_none() {
+        return Ok(String::new());
+    }
+    match smol::block_on(prepared.secrets.keys.measurement(cluster)) {
+        Ok(_) => Ok(", which has this cluster's master secret".to_owned()),
+        Err(error @ KeyError::Unavailable(_)) => {
+            Ok(format!("; whether it has this cluster's master secret is not known: {error}"))
+        }
+        Err(error) => Err(ProgramError::unusable(format!("{error}; {}", error.code().remedy()))),
+    }
 }

@@ -5,6 +5,7 @@ use crate::approver::{self, Pulse};
 use crate::back_end::BackEnd;
 use crate::config::Config;
 use crate::credentials::{Credentials, Secrets};
+use crate::denials::DenialCheck;
 use crate::documents::{ClusterSnapshot, CurrentCluster};
 use crate::metrics::Metrics;
 use crate::pages::Pages;
@@ -26,6 +27,7 @@ use latchkey_service_runtime::program::{self, ProgramError};
 use latchkey_service_runtime::reload::Reloads;
 use latchkey_service_runtime::serve::{Bound, Carrier, Connections, Stop, Visit};
 use latchkey_service_runtime::signals::SignalStream;
+use smol::future::FutureExt as _;
 use smol::net::TcpStream;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,6 +42,9 @@ const MAX_TICKET: usize = 320 * 1024;
 
 /// A node asks once or twice and goes.
 const IDLE: Duration = Duration::from_secs(30);
+
+/// How long a connection lives, whatever is said over it: a proof is not good for ever. A node needs some seconds, and comes again.
+const LIFE: Duration = Duration::from_mins(2);
 
 /// Two keys and a write to disk.
 const MAX_CALL: Duration = Duration::from_secs(20);
@@ -94,18 +99,20 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     let signals = SignalStream::catch()?;
     let (metrics, last_key_error) = (Arc::new(Metrics::new()), Arc::new(LastKeyError::default()));
     let (look, looks) = watch::looks();
-    let credentials = Arc::new(Credentials::new(file, config, secrets, look));
+    let denials = DenialCheck::new(Arc::clone(&current), back_end.api_server().cloned().zip(config.unheard()));
+    let credentials = Arc::new(Credentials::new(file, config, secrets, Arc::clone(&current), look));
     let service = JoinService::new(
-        Arc::clone(&current),
+        (Arc::clone(&current), denials.clone()),
         (Arc::clone(&store), Tokens::new(&back_end, Arc::clone(&store))),
         Arc::clone(&credentials),
         Arc::clone(&metrics),
         Arc::clone(&last_key_error),
     );
     let approvals = back_end.api_server().map(|api| (Arc::clone(api), Arc::new(Pulse::new())));
-    let approving = approvals
-        .clone()
-        .map(|(api, pulse)| approver::run(api, Arc::clone(&store), Arc::clone(&current), Arc::clone(&metrics), pulse));
+    let approving = approvals.clone().map(|(api, pulse)| {
+        let known = (Arc::clone(&current), denials.clone());
+        approver::run(api, Arc::clone(&store), known, Arc::clone(&metrics), pulse)
+    });
     let table = ConnectionTable::new(limits.of_connections());
     let reloads = Reloads::of(Arc::clone(&credentials) as _);
     let shared = Arc::new(Shared {
@@ -120,6 +127,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     let pages = Arc::new(Pages {
         metrics,
         current: Arc::clone(&current),
+        denials,
         store: Arc::clone(&store),
         last_key_error,
         stale: Duration::from_secs(limits.stale_seconds.into()),
@@ -142,7 +150,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
 }
 
 /// Which lock a node has to show.
-fn lock(snapshot: &ClusterSnapshot, purpose: Purpose) -> Option<LockExpectation> {
+pub(crate) fn lock(snapshot: &ClusterSnapshot, purpose: Purpose) -> Option<LockExpectation> {
     match purpose {
         Purpose::Join | Purpose::Rejoin => Some(LockExpectation::Unlocked),
         // Before there is a cluster nobody can be locked to it.
@@ -168,7 +176,10 @@ impl Connections for Shared {
         let Visit { stream, address, shown } = visit;
         let Some((proven, node)) = self.receive(stream, address, shown, &stop).await else { return };
         let _open = self.metrics.handshakes.admitted();
-        if let Err(error) = self.server.serve_until(proven, node, stop.wait()).await
+        let life = async {
+            smol::Timer::after(LIFE).await;
+        };
+        if let Err(error) = self.server.serve_until(proven, node, stop.wait().or(life)).await
             && !error.is_disconnect()
         {
             tracing::warn!(peer = %address, %error, "Connection ended");

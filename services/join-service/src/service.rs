@@ -2,9 +2,11 @@
 
 use crate::credentials::Credentials;
 use crate::decision::{Ask, Grant, Refusal, ReportAsk, State, Warning};
+use crate::denials::DenialCheck;
 use crate::documents::{ClusterSnapshot, CurrentCluster};
 use crate::keys::{KeyError, KeySource};
 use crate::metrics::{Method, Metrics};
+use crate::server;
 use crate::store::{Concluded, Reservation, Store};
 use crate::tokens::{Entry, Tokens};
 use latchkey_api::grpc::{Request, Status};
@@ -15,8 +17,9 @@ use latchkey_attestation::EkDigest;
 use latchkey_attesting_service::Node;
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::{
-    BootSeen, ClusterFile, KubernetesFile, NodeStatus, RefusedMachine, Role as NodeRole, TpmBoot,
+    BootSeen, ClusterFile, KubernetesFile, NodeStatus, NotDenied, RefusedMachine, Role as NodeRole, TpmBoot,
 };
+use latchkey_connection_limits::{Rate, Rates};
 use latchkey_keys::Uuid;
 use latchkey_measurements::firmware::{Changes, measured};
 use latchkey_reason::ReasonCode as _;
@@ -26,12 +29,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct JoinService {
     current: Arc<CurrentCluster>,
+    denials: DenialCheck,
     store: Arc<Store>,
     tokens: Tokens,
+    calls: Mutex<Rates<EkDigest>>,
     credentials: Arc<Credentials>,
     metrics: Arc<Metrics>,
     ids: RequestIds,
     last_key_error: Arc<LastKeyError>,
+}
+
+/// Joins and reports of one machine: each may be a durable write, which others wait for. A rejoin writes nothing.
+const CALLS: Rate = Rate { per_minute: 60, burst: 60 };
+/// Machines that are counted each by itself.
+const MACHINES: usize = 4096;
+
+/// Whoever has a disk on record gets its key.
+struct KeyFor {
+    not_denied: NotDenied,
+    /// By what was known last, however old it is.
+    unheard: bool,
 }
 
 /// The last thing that went wrong with keys, until the next that went right. For `/healthz`.
@@ -51,22 +68,25 @@ impl LastKeyError {
 
 impl JoinService {
     pub(crate) fn new(
-        current: Arc<CurrentCluster>,
+        (current, denials): (Arc<CurrentCluster>, DenialCheck),
         (store, tokens): (Arc<Store>, Tokens),
         credentials: Arc<Credentials>,
         metrics: Arc<Metrics>,
         last_key_error: Arc<LastKeyError>,
     ) -> Self {
-        Self { current, store, tokens, credentials, metrics, ids: RequestIds::new(), last_key_error }
+        let calls = Mutex::new(Rates::new(CALLS, MACHINES));
+        Self { current, denials, store, tokens, calls, credentials, metrics, ids: RequestIds::new(), last_key_error }
     }
 
     /// In this order: (verified) → policy → control-plane lease → keys → token → record → ticket; what control planes share goes
     /// into the ticket of a control plane alone.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
         expect(node, &[Purpose::Join])?;
+        self.check_rate(node)?;
         let snapshot = self.current.snapshot();
         let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
         let (ask, seen) = (Ask::try_from(request)?, self.seen(&snapshot, node));
+        drop(self.denials.of(&node.ek())?);
         let admitted = self.admit(&snapshot, node, ask.clone(), &seen).await;
         if let (Err(Refusal::Held), Ask::Join(ask)) = (&admitted, &ask) {
             self.store.hold(node.ek(), ask).await;
@@ -86,12 +106,14 @@ impl JoinService {
         };
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;
-        self.check_not_denied(node)?;
+        // By the denials of this moment: who is shut out while the keys are fetched gets none.
+        drop(self.denials.of(&node.ek())?);
         let (rules, key_version) = (snapshot.own.rules(), withheld.version());
         let name = reservation.admitted().ok_or(Refusal::RecordNotWritten)?.name();
         let entry = self.tokens.issue(name, snapshot.own.material.as_ref()).await?;
         let on_record = entry.as_ref().and_then(Entry::record);
-        let concluded = self.store.conclude(reservation, rules, key_version, on_record).await?;
+        let denials = self.denials.clone();
+        let concluded = self.store.conclude(reservation, rules, (key_version, on_record), denials).await?;
         let Concluded { grant, release, turn, superseded } = concluded;
         self.tokens.end(superseded.filter(|_| entry.is_some()));
         let disk_key = self.checked(keys.release(withheld, &release))?;
@@ -120,8 +142,9 @@ impl JoinService {
         expect(node, &[Purpose::Join, Purpose::Rejoin])?;
         let snapshot = self.current.snapshot();
         let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
-        let seen = self.seen(&snapshot, node);
-        let admitted = self.admit(&snapshot, node, Ask::try_from(request)?, &seen).await;
+        let (ask, seen) = (Ask::try_from(request)?, self.seen(&snapshot, node));
+        self.hear_of(node).await?;
+        let admitted = self.admit(&snapshot, node, ask, &seen).await;
         if self.report_firmware(node, &seen, admitted.as_ref().err()) {
             // Otherwise a rejoin writes nothing, so that a power cut in a whole room is not followed by a thousand writes.
             self.store.keep(node.ek(), seen).await;
@@ -130,9 +153,12 @@ impl JoinService {
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;
-        self.check_not_denied(node)?;
-        let (grant, release) = reservation.conclude_unwritten(&snapshot.own.rules())?;
+        let KeyFor { not_denied, unheard } = self.key_for(node)?;
+        let (grant, release) = reservation.conclude_unwritten(&snapshot.own.rules(), &not_denied)?;
         let disk_key = self.checked(keys.release(withheld, &release))?;
+        if unheard {
+            self.say_unheard(node, &grant);
+        }
         let components = snapshot.own.material.as_ref().and_then(|material| components(&material.file, grant.role));
         let state_disk_key = disk_key.expose().to_vec();
         let ticket = RejoinTicket { state_disk_key, measurement_secret, epoch: grant.epoch, components };
@@ -148,11 +174,7 @@ impl JoinService {
         ask: Ask,
         seen: &BootSeen,
     ) -> Result<Reservation, Refusal> {
-        self.check_not_denied(node)?;
-        // The channel's proof is as old as the channel.
-        if !snapshot.policy.firmware_not_quoted(&node.admission).is_empty() {
-            return Err(Refusal::PolicyReloaded);
-        }
+        self.check_still_admitted(snapshot, node)?;
         let admitted = self.store.admit(&snapshot.own.rules(), node.ek(), ask.clone(), seen.clone());
         let Err(
             Refusal::NodeUnknown
@@ -236,14 +258,66 @@ impl JoinService {
         finding.is_news()
     }
 
-    /// By the denials of this moment, not of the call's beginning: who is shut out while the keys are fetched gets none.
-    fn check_not_denied(&self, node: &Node) -> Result<(), Refusal> {
-        if self.current.snapshot().denials.has(&node.ek()) { Err(Refusal::Denied) } else { Ok(()) }
+    /// The channel's proof is as old as the channel: it counts if it would be given now.
+    fn check_still_admitted(&self, snapshot: &ClusterSnapshot, node: &Node) -> Result<(), Refusal> {
+        if !snapshot.policy.firmware_not_quoted(&node.admission).is_empty() {
+            return Err(Refusal::PolicyReloaded);
+        }
+        let lock = server::lock(snapshot, node.purpose).ok_or(Refusal::WrongPurpose)?;
+        node.still_admitted(snapshot, lock, self.store.now().unix).map(drop).map_err(|refusal| {
+            tracing::warn!(
+                peer = %node.address, audit_id = node.audit_id, ek = %node.ek(), code = %refusal.code(), %refusal,
+                "Not admitted any more"
+            );
+            Refusal::NoLongerAdmitted
+        })
+    }
+
+    /// That what a machine's rejoin is decided by is known as of a moment ago: its record is read where they are not.
+    async fn hear_of(&self, node: &Node) -> Result<(), Refusal> {
+        let KeyFor { unheard, .. } = self.key_for(node)?;
+        if !unheard && self.denials.are_records_old() {
+            self.store.catch_up(node.ek()).await.map_err(|_| Refusal::ClusterUnheard)?;
+        }
+        Ok(())
+    }
+
+    /// The witness that a machine is not shut out, for the key of the disk on its record. A control plane has it by what was known last
+    /// where nobody answers in the place of the API server: nothing else brings a cluster back all of whose control planes are off.
+    fn key_for(&self, node: &Node) -> Result<KeyFor, Refusal> {
+        let ek = node.ek();
+        let is_control_plane =
+            || self.store.look(|state| state.record(&ek).is_some_and(|record| record.role == NodeRole::ControlPlane));
+        match self.denials.of(&ek) {
+            Err(Refusal::ClusterUnheard) if is_control_plane() => {
+                let not_denied = self.denials.unheard(&ek).unwrap_or(Err(Refusal::ClusterUnheard))?;
+                Ok(KeyFor { not_denied, unheard: true })
+            }
+            checked => Ok(KeyFor { not_denied: checked?, unheard: false }),
+        }
+    }
+
+    fn say_unheard(&self, node: &Node, grant: &Grant) {
+        self.denials.count_unheard();
+        let Node { address, audit_id, .. } = node;
+        tracing::warn!(
+            target: "audit", audit_id, peer = %address, ek = %node.ek(), node = grant.name.as_str(), outcome = "warned",
+            code = Refusal::ClusterUnheard.as_str(), age = self.denials.age().map_or(0, |age| age.as_secs()),
+            "A control plane got the key of its disk by what was known of the cluster last"
+        );
+    }
+
+    /// Each machine joins and reports now and then, and none so often that others wait for it.
+    fn check_rate(&self, node: &Node) -> Result<(), Refusal> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.take(node.ek(), self.store.now().uptime).map_err(|_| Refusal::TooManyCalls)
     }
 
     async fn report_of(&self, node: &Node, request: &ReportRequest) -> Result<(), Refusal> {
         expect(node, &[Purpose::Report])?;
-        self.check_not_denied(node)?;
+        self.check_rate(node)?;
+        drop(self.denials.of(&node.ek())?);
+        self.check_still_admitted(&self.current.snapshot(), node)?;
         let report = ReportAsk::try_from(request)?;
         let over = self
             .store

@@ -2,9 +2,10 @@
 
 use crate::decision::ControlPlaneTurn;
 use latchkey_api::control_plane::file;
-use latchkey_api::service_files::{MAX_FILE, NAMES, ServiceFiles};
+use latchkey_api::service_files::{MASTER_SECRET, MAX_FILE, NAMES, ServiceFiles};
 use latchkey_api::v1::ControlPlaneFile;
-use latchkey_keys::read_private_file;
+use latchkey_cluster_store::ClusterFile;
+use latchkey_keys::{KeyError, MasterSecret, SecretVec, read_private_file};
 use std::path::Path;
 
 /// The master secret and this service's own key are among them. There is one way out of here.
@@ -22,6 +23,13 @@ impl InsideFiles {
         };
         let files = NAMES.iter().map(one).collect::<Result<Vec<_>, String>>()?;
         ServiceFiles::new(files).map(Self).map_err(|error| format!("{}: {error}", directory.display()))
+    }
+
+    /// Whether the master secret among them is the cluster's.
+    pub(crate) fn check(&self, cluster: &ClusterFile) -> Result<(), KeyError> {
+        let found = self.0.iter().find(|(name, _)| *name == MASTER_SECRET);
+        let text = SecretVec::from_slice(found.map(|(_, data)| data).unwrap_or_default());
+        cluster.measurement_secret(&MasterSecret::from_text(&text, Path::new(MASTER_SECRET))?).map(drop)
     }
 
     /// For the ticket of the control plane whose turn it is.

@@ -55,8 +55,6 @@ impl Metrics {
     /// The page, without what is known of slots and reloads.
     pub(crate) fn render(&self) -> Page {
         let mut page = Page::new("latchkey_key_service_");
-        page.family("build_info", "gauge", "The running version");
-        page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         page.family("requests_total", "counter", "GetDataKey calls by outcome");
         page.line("requests_total", "{outcome=\"granted\"}", self.granted.load(Relaxed));
         for (code, counter) in KeyRefusalCode::ALL.iter().zip(&self.refused) {

@@ -18,6 +18,7 @@ mod skip;
 mod stop;
 mod stream;
 mod tied;
+mod vector;
 pub mod volume;
 
 pub use cargo::{calls_cargo, cargo};
@@ -31,6 +32,7 @@ pub use skip::skip;
 pub use stop::StopOnDrop;
 pub use stream::{Lines, drained};
 pub use tied::{Process, spawn, tie};
+pub use vector::{vector, vector_path};
 
 use smol::Timer;
 use smol::future::FutureExt;

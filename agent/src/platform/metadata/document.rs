@@ -68,9 +68,11 @@ impl InstanceMetadata {
     }
 
     /// With the name that others have for this instance, where it has none of its own. Such names are for people and may be
-    /// anything: what is no node's name is passed over, and the node then has one of its own.
+    /// anything: what is no node's name is passed over, and the node then has one of its own. So is `null`: it is what tools and YAML have for a
+    /// name that nobody filled in.
     pub(super) fn named(of: Option<Self>, name: Option<&str>) -> Option<Self> {
-        let name = name.map(|name| name.trim().to_ascii_lowercase()).filter(|name| name.parse::<NodeName>().is_ok());
+        let name = name.map(|name| name.trim().to_ascii_lowercase());
+        let name = name.filter(|name| name != "null" && name.parse::<NodeName>().is_ok());
         match (of, name) {
             (None, None) => None,
             (of, node_name) => Some(Self { node_name, ..of.unwrap_or_default() }),
@@ -173,6 +175,15 @@ mod tests {
             let metadata = parse(&format!(r#"{{"version":1,"node_name":"{name}"}}"#)).unwrap();
             assert_eq!(metadata.node_name.as_deref(), Some(name));
         }
+    }
+
+    #[test]
+    fn a_name_that_nobody_filled_in_is_none() {
+        for name in ["null", "Null", " NULL\n", "~", "", "no name at all"] {
+            assert_eq!(InstanceMetadata::named(None, Some(name)).and_then(|it| it.node_name), None, "{name:?}");
+        }
+        let named = InstanceMetadata::named(None, Some("Edge-7")).and_then(|it| it.node_name);
+        assert_eq!(named.as_deref(), Some("edge-7"));
     }
 
     #[test]

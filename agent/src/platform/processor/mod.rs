@@ -51,15 +51,21 @@ impl ProcessorReports for KernelReports {
     fn report(
         &self,
         kinds: &BTreeSet<ProcessorKind>,
+        vmpl: u32,
         report_data: &[u8; 64],
     ) -> Result<ProcessorEvidence, Box<dyn Error + Send + Sync>> {
-        Ok(self.ask(kinds, report_data)?)
+        Ok(self.ask(kinds, vmpl, report_data)?)
     }
 }
 
 impl KernelReports {
-    fn ask(&self, kinds: &BTreeSet<ProcessorKind>, report_data: &[u8; 64]) -> Result<ProcessorEvidence, ReportError> {
-        let tsm = match self.tsm.report(kinds, report_data) {
+    fn ask(
+        &self,
+        kinds: &BTreeSet<ProcessorKind>,
+        vmpl: u32,
+        report_data: &[u8; 64],
+    ) -> Result<ProcessorEvidence, ReportError> {
+        let tsm = match self.tsm.report(kinds, vmpl, report_data) {
             Err(none @ TsmError::None { .. }) => none,
             asked => return asked.map_err(ReportError::Tsm),
         };
@@ -67,7 +73,7 @@ impl KernelReports {
             let svsm = kinds.contains(&ProcessorKind::SnpSvsm);
             return Err(if svsm { ReportError::NoSvsm(tsm) } else { ReportError::NoQuotes(tsm) });
         }
-        self.device.report(report_data).map(ProcessorEvidence::from).map_err(|error| match error {
+        self.device.report(vmpl, report_data).map(ProcessorEvidence::from).map_err(|error| match error {
             device @ SevGuestError::None { .. } => ReportError::None { tsm, device },
             error => ReportError::Device(error),
         })
@@ -84,7 +90,7 @@ mod tests {
         let nowhere = tempfile::tempdir().unwrap();
         let at = |name| nowhere.path().join(name);
         let reports = KernelReports { tsm: Tsm::at(at("report")), device: SevGuest::at(at("sev-guest")) };
-        let ask = |kind| reports.ask(&[kind].into(), &[1; 64]).unwrap_err().to_string();
+        let ask = |kind| reports.ask(&[kind].into(), 0, &[1; 64]).unwrap_err().to_string();
         let error = ask(ProcessorKind::Snp);
         assert!(error.contains("/report") && error.contains("/sev-guest: "), "{error}");
         assert!(error.contains("reports need a SEV-SNP guest"), "{error}");
@@ -101,7 +107,7 @@ mod tests {
         fs::write(&device, "").unwrap();
         let reports =
             KernelReports { tsm: Tsm::at(directory.path().join("none/report")), device: SevGuest::at(device) };
-        let error = reports.ask(&[ProcessorKind::Snp].into(), &[1; 64]).unwrap_err();
+        let error = reports.ask(&[ProcessorKind::Snp].into(), 0, &[1; 64]).unwrap_err();
         assert!(matches!(error, ReportError::Device(SevGuestError::Refused { .. })), "{error}");
     }
 }

@@ -64,8 +64,8 @@ impl SevGuest {
         Self { device }
     }
 
-    /// Asks for a report over these data, and for the certificates that the host has beside it.
-    pub(super) fn report(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, SevGuestError> {
+    /// Asks for a report over these data at this privilege level, and for the certificates that the host has beside it.
+    pub(super) fn report(&self, vmpl: u32, report_data: &[u8; 64]) -> Result<SnpEvidence, SevGuestError> {
         let device = File::options().read(true).write(true).open(&self.device);
         let device = device.map_err(|source| match source.raw_os_error() {
             Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
@@ -74,11 +74,11 @@ impl SevGuest {
             _ => SevGuestError::Refused { device: self.device.clone(), source, firmware: 0, host: 0 },
         })?;
         let mut table = vec![0; CertificateTable::MAX];
-        let answer = match ioctl::extended_report(&device, report_data, &mut table) {
+        let answer = match ioctl::extended_report(&device, vmpl, report_data, &mut table) {
             // The host has more than there is room for: the verifier's own certificates have to do.
             Err(Failed { host: VMM_ERROR_TABLE_TOO_LONG, .. }) => {
                 table.fill(0);
-                ioctl::report(&device, report_data)
+                ioctl::report(&device, vmpl, report_data)
             }
             answer => answer,
         };

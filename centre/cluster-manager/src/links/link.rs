@@ -174,7 +174,7 @@ impl Link {
             self.uses.pop_front();
             self.earlier_uses += 1;
         }
-        let from = from.chars().filter(|other| !other.is_control()).take(MAX_FROM).collect();
+        let from = latchkey_reason::printable(from).take(MAX_FROM).collect();
         self.uses.push_back(Use { at, kind, from });
     }
 }

@@ -87,5 +87,5 @@ fn fix(effect: &Effect, status: u16) -> String {
 
 /// What somebody else said, in one line and not too long.
 fn cleaned(detail: &str) -> String {
-    detail.chars().map(|other| if other.is_control() { ' ' } else { other }).take(MAX_DETAIL).collect()
+    latchkey_reason::printable(detail).take(MAX_DETAIL).collect()
 }

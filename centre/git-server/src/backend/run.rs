@@ -215,5 +215,5 @@ async fn complaints(stderr: Option<ChildStderr>) -> String {
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         kept.extend_from_slice(&buffer[..count.min(COMPLAINTS - kept.len())]);
     }
-    String::from_utf8_lossy(&kept).trim_end().escape_debug().to_string()
+    latchkey_reason::printable(String::from_utf8_lossy(&kept).trim_end()).collect()
 }

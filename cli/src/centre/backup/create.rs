@@ -1,11 +1,10 @@
 //! The command that writes a backup.
 
-use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::reference::format_rfc3339;
+use latchkey_durable_file::{Directory, Existing as Before};
 use serde::Serialize;
 
 use super::manifest::Manifest;
@@ -62,22 +61,16 @@ pub(crate) fn backup(arguments: &Arguments, output: &Output) -> Result<Exit, Com
 
 /// Writes the file beside its place, and gives it its name once it is whole. Gives its size.
 fn write(to: &Path, manifest: &Manifest, files: &[PathBuf]) -> Result<u64, CommandError> {
-    let mut name = to.as_os_str().to_owned();
-    name.push(".unfinished");
-    let new = PathBuf::from(name);
-    // Left by a run that did not end.
-    drop(fs::remove_file(&new));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
-    let written = file.and_then(|file| archive::write(file, manifest, files)?.metadata());
-    // A link is not made over what is there by now.
-    let named = written.and_then(|about| fs::hard_link(&new, to).map(|()| about.len()));
-    drop(fs::remove_file(&new));
-    let size = named.map_err(|error| match error.kind() {
+    let write = || {
+        let (directory, name) = Directory::of(to)?;
+        let turn = directory.turn(name, 0o600)?;
+        let size = archive::write(turn.file().try_clone()?, manifest, files)?.metadata()?.len();
+        turn.place(Before::Keep).map(|()| size)
+    };
+    write().map_err(|error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(to),
         _ => files::unwritable(to, &error),
-    })?;
-    files::sync_directory_of(to).map_err(|error| files::unwritable(to, &error))?;
-    Ok(size)
+    })
 }
 
 fn exists(path: &Path) -> CommandError {

@@ -21,6 +21,7 @@ use crate::centre::existing::Existing;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files;
+use crate::owner::as_owner_of;
 use crate::store_error::unusable;
 
 /// Files of it.
@@ -54,7 +55,8 @@ pub(super) fn records(centre: &Existing, spool: &Spool) -> Result<Found, Command
     if !said.good {
         return Err(refuses(said.body));
     }
-    let store = RegistrationStore::open(centre.layout.registrations()).map_err(unusable)?;
+    let root = centre.layout.registrations();
+    let store = as_owner_of(&root, || RegistrationStore::open(&root).map_err(unusable))?;
     let (left, taken) = (copy_place(&store.records_path()), spool.path().join(Service::Enrol.name()));
     fs::rename(&left, &taken).map_err(|error| files::unwritable(&left, &error))?;
     // Its service's user writes there.

@@ -105,11 +105,18 @@ impl<'a> Drive<'a> {
 
     /// Connects until it is done, or cannot be done.
     pub(super) async fn run(mut self, mut patience: Patience) -> Result<Ending, CommandError> {
+        // A machine that does not answer at all takes a while to be known as one.
+        self.output.waiting(&format!("connecting to {}", self.job.address));
+        let mut unreached = false;
         loop {
             match patience.limit(Box::pin(self.step())).await {
                 Ok(None) => patience.renewed(),
                 Ok(Some(admin_config)) => return self.ending(admin_config, patience.elapsed()),
                 Err(ConnectError::Lost(failure)) => {
+                    if failure.exit == Exit::Unreachable && !std::mem::replace(&mut unreached, true) {
+                        let until = format!("{}; tried again until it answers", waiting_for(&failure));
+                        self.output.say(Tone::Warning, "no answer", &until);
+                    }
                     self.output.waiting(&waiting_for(&failure));
                     patience.after(failure).await.map_err(|failure| self.may_be_resumed(failure))?;
                 }

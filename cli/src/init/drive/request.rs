@@ -22,7 +22,8 @@ impl Drive<'_> {
             return Err(failure.fix(ReleaseCode::DiskNotOnRecord.remedy()));
         }
         let version = self.journal.key_version;
-        NodeKeys::derive(&self.job.master, &DiskRelease::on_operators_word(disk, version), version)
+        let (master, release) = (&self.job.master, DiskRelease::on_operators_word(disk, version));
+        NodeKeys::derive(master, &release, master.measurement_secret(version)?)
     }
 
     pub(super) fn request(&self, ek: EkDigest, disk: Uuid) -> Result<InitRequest, CommandError> {

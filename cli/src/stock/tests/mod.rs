@@ -142,8 +142,9 @@ fn kubectl_of(client: &str, server: &str) -> Result<Kubectl, StockError> {
     let script = format!(
         r#"case $1 in version) echo '{{"clientVersion":{{"gitVersion":"{client}"}}}}';; get) echo '{{"gitVersion":"{server}"}}';; esac"#
     );
-    let file = hostile(&directory, &script);
-    block_on(Stock::new(Some(&file), None).kubectl(Path::new("kubeconfig")))
+    let (file, kubeconfig) = (hostile(&directory, &script), directory.path().join("kubeconfig"));
+    fs::write(&kubeconfig, "").unwrap();
+    block_on(Stock::new(Some(&file), None).kubectl(&kubeconfig))
 }
 
 #[test]

@@ -97,8 +97,8 @@ impl AttesterIdentity {
 
 /// What the verifier asks of an attester: open this credential, quote these PCRs, have the processor vouch for it.
 ///
-/// JSON: `{"credential": base64, "pcrs": [index, …], "processors": ["snp", "tdx"]?}`, `["snp-svsm"]` or `["snp-azure-hcl"]`. One of those is the answer: a
-/// machine has one kind.
+/// JSON: `{"credential": base64, "pcrs": [index, …], "processors": ["snp", "tdx"]?, "vmpl": 1?}`, `["snp-svsm"]` or `["snp-azure-hcl"]`. One of
+/// those is the answer: a machine has one kind. `vmpl` is absent where it is 0, as agents that do not know it have it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TpmChallenge {
@@ -106,17 +106,33 @@ pub struct TpmChallenge {
     pcrs: PcrSet,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     processors: BTreeSet<ProcessorKind>,
+    #[serde(default, skip_serializing_if = "is_highest")]
+    vmpl: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_highest(vmpl: &u32) -> bool {
+    *vmpl == 0
 }
 
 impl TpmChallenge {
-    pub(crate) fn new(credential: Bytes<MAX_CREDENTIAL>, pcrs: PcrSet, processors: BTreeSet<ProcessorKind>) -> Self {
-        Self { credential, pcrs, processors }
+    pub(crate) fn new(
+        credential: Bytes<MAX_CREDENTIAL>,
+        pcrs: PcrSet,
+        (processors, vmpl): (BTreeSet<ProcessorKind>, u32),
+    ) -> Self {
+        Self { credential, pcrs, processors, vmpl }
     }
 
     /// The processors one of which must vouch for the machine, over [`report_data`](crate::report_data); none where the TPM's word is
     /// enough.
     pub fn processors(&self) -> &BTreeSet<ProcessorKind> {
         &self.processors
+    }
+
+    /// The privilege level that a SEV-SNP guest has to ask for its report at; 0 is the highest.
+    pub fn vmpl(&self) -> u32 {
+        self.vmpl
     }
 
     /// `TPM2B_ID_OBJECT` ‖ `TPM2B_ENCRYPTED_SECRET`, as `TPM2_ActivateCredential` takes them.

@@ -5,6 +5,7 @@ mod encoding;
 mod evidence;
 mod json;
 mod pcr;
+mod pem;
 mod processor;
 mod rtmr;
 mod snp;
@@ -13,6 +14,7 @@ mod version;
 pub use encoding::{Bytes, Digest, LaunchDigest};
 pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
 pub use pcr::{Component, PcrSet, PcrValues};
+pub use pem::{PemError, PemSection};
 pub use processor::{AzureHclEvidence, ProcessorEvidence, ProcessorKind, SnpEvidence, SvsmEvidence, TdxEvidence};
 pub use rtmr::Rtmr;
 pub use snp::{

@@ -3,12 +3,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
-use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, TrustAnchor};
 use serde::Deserialize;
 
 use super::RevocationList;
-use crate::parse::Digest;
+use crate::parse::{Digest, PemSection};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// Roots, and intermediates that attesters need not send.
@@ -105,13 +104,15 @@ impl Chain {
 
 /// One certificate, as PEM or as base64 of its DER.
 fn certificate(text: &str) -> Result<CertificateDer<'static>, Refusal> {
-    if !text.contains(PEM_BEGIN) {
+    if !PemSection::is_in(text.as_bytes()) {
         return STANDARD.decode(text).map(CertificateDer::from).map_err(|_| invalid("neither PEM nor base64 DER"));
     }
-    if text.matches(PEM_BEGIN).count() != 1 {
-        return Err(invalid("more than one certificate in one entry"));
+    let sections = PemSection::all(text.as_bytes()).map_err(|error| invalid(&error.to_string()))?;
+    match <[PemSection<'_>; 1]>::try_from(sections) {
+        Ok([section]) if section.label == "CERTIFICATE" => Ok(section.der.into()),
+        Ok(_) => Err(invalid("PEM of something else than a certificate")),
+        Err(_) => Err(invalid("more than one certificate in one entry")),
     }
-    CertificateDer::from_pem_slice(text.as_bytes()).map_err(|error| invalid(&format!("{error:?}")))
 }
 
 fn anchor(root: &CertificateDer<'_>) -> Result<TrustAnchor<'static>, Refusal> {
@@ -130,6 +131,5 @@ fn sha256(bytes: &[u8]) -> Digest {
     out
 }
 
-const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 /// Each is tried in path building: the bound keeps that cheap.
 const MAX_INTERMEDIATES: usize = 64;

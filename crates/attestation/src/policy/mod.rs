@@ -14,6 +14,7 @@
 //!   "ak_algorithms": ["ecdsa-p256-sha256"],
 //!   "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": [0, 2, 3, 6]},
 //!   "firmware_change": {"warn": [1], "refuse": [0, 2, 3, 6]},
+//!   "rejoin_unheard": "control-planes",
 //!   "lock": "pcr-15",
 //!   "references": [
 //!     {"manifest": "demo", "minimum_version": "1.0.0", "signers": ["RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"]},
@@ -47,6 +48,10 @@
 //! and of no session: the session is bound by the quote, which this key signs. It stands alone and needs `snp` with `"vmpl": 0`, too, and
 //! says which code may be at VMPL 0: `launch_sha384` in the rule names launches, or `id_key_sha384` in `snp` who signs them, and
 //! `minimum_guest_svn` the oldest of theirs that is taken.
+//!
+//! `rejoin_unheard` says who gets the key of the disk on record while nothing is heard of the cluster, by what was known last:
+//! `"control-planes"`, which is so where it is not said, since nothing else brings a cluster back all of whose control planes are off; or
+//! `"never"`.
 //!
 //! The sections `snp` and `tdx` say which confidential machines are taken: see [`SnpPolicy`] and [`TdxPolicy`]. Where there is one, a
 //! processor must vouch for every machine, beside its TPM; where there are both, either kind may, and a verifier needs the
@@ -111,6 +116,7 @@ pub struct Policy {
     pub(crate) enforce: PcrSet,
     pub(crate) warn: PcrSet,
     firmware: FirmwareChange,
+    rejoin_unheard: RejoinUnheard,
     snp: Option<Box<SnpPolicy>>,
     pub(crate) revoked: Arc<TpmRevocations>,
     tdx: Option<Box<TdxPolicy>>,
@@ -140,6 +146,7 @@ impl Policy {
             enforce: PcrSet::of(&[11]).unwrap_or(PcrSet::EMPTY),
             warn: PcrSet::EMPTY,
             firmware: FirmwareChange::none(),
+            rejoin_unheard: RejoinUnheard::Never,
             revoked: Arc::default(),
             snp: None,
             tdx: None,
@@ -156,6 +163,11 @@ impl Policy {
     /// lock's.
     pub fn selection(&self) -> PcrSet {
         self.enforce.union(self.warn).union(self.firmware.judged()).with(Self::LOCK_PCR).unwrap_or(self.enforce)
+    }
+
+    /// Whether a control plane on record gets the key of its disk by what was known last, while nothing is heard of the cluster.
+    pub fn may_rejoin_unheard(&self) -> bool {
+        self.rejoin_unheard == RejoinUnheard::ControlPlanes
     }
 
     /// The PCRs that manifests are held against: those enforced, and those warned about.
@@ -249,6 +261,11 @@ impl Policy {
         snp.chain(self.tdx.iter().map(|_| ProcessorKind::Tdx)).collect()
     }
 
+    /// The privilege level at which a SEV-SNP guest has to ask for its report.
+    pub(crate) fn vmpl(&self) -> u32 {
+        self.snp.as_ref().map_or(0, |snp| snp.vmpl)
+    }
+
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references
@@ -281,6 +298,8 @@ struct PolicyFile {
     pcrs: PcrRules,
     #[serde(default, deserialize_with = "present")]
     firmware_change: Option<FirmwareChangeFile>,
+    #[serde(default)]
+    rejoin_unheard: RejoinUnheard,
     #[serde(default, deserialize_with = "present")]
     snp: Option<SnpPolicyFile>,
     #[serde(default, deserialize_with = "present")]
@@ -300,6 +319,15 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
 struct PcrRules {
     enforce: PcrSet,
     warn: PcrSet,
+}
+
+/// Who gets a key while nothing is heard of the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RejoinUnheard {
+    #[default]
+    ControlPlanes,
+    Never,
 }
 
 #[derive(Deserialize)]
@@ -349,6 +377,7 @@ impl TryFrom<PolicyFile> for Policy {
             enforce,
             warn,
             firmware,
+            rejoin_unheard: file.rejoin_unheard,
             revoked: Arc::default(),
             snp: snp.map(Box::new),
             tdx: file.tdx.map(TdxPolicy::try_from).transpose()?.map(Box::new),

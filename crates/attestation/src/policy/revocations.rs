@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use rustls_pki_types::CertificateRevocationListDer;
-use rustls_pki_types::pem::PemObject;
 use webpki::{
     CertRevocationList, Error, ExpirationPolicy, OwnedCertRevocationList, RevocationOptionsBuilder, UnknownStatusPolicy,
 };
@@ -16,9 +14,11 @@ use x509_cert::{
 #[cfg(feature = "processors")]
 use super::Policy;
 use super::RevocationList;
+use crate::parse::PemSection;
 #[cfg(feature = "processors")]
 use crate::reference::format_rfc3339;
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::chain_words;
 #[cfg(feature = "processors")]
 use crate::verify::{Validity, common_name, sha256};
 
@@ -88,7 +88,7 @@ impl TpmRevocations {
                     return Err(malformed(name, &format!("more than {MAX_LISTS} lists")));
                 }
                 let list =
-                    OwnedCertRevocationList::from_der(&der).map_err(|error| malformed(name, &error.to_string()))?;
+                    OwnedCertRevocationList::from_der(&der).map_err(|error| malformed(name, &chain_words(&error)))?;
                 let list = CertRevocationList::from(list);
                 if !seen.insert(list.issuer().to_vec()) {
                     return Err(malformed(
@@ -164,25 +164,21 @@ impl TpmRevocations {
 }
 
 fn ders(name: &str, content: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
-    if !content.windows(PEM_BEGIN.len()).any(|window| window == PEM_BEGIN) {
+    if !PemSection::is_in(content) {
         return Ok(vec![content.to_vec()]);
     }
-    let lists = CertificateRevocationListDer::pem_slice_iter(content)
-        .map(|list| list.map(|list| list.as_ref().to_vec()).map_err(|error| malformed(name, &format!("{error:?}"))))
-        .collect::<Result<Vec<_>, _>>()?;
-    // What the reader does not know, it passes over.
-    if lists.len() == content.windows(PEM_BEGIN.len()).filter(|window| *window == PEM_BEGIN).count() {
-        Ok(lists)
-    } else {
-        Err(malformed(name, "PEM of something else than lists of revoked certificates (`X509 CRL`)"))
+    let sections = PemSection::all(content).map_err(|error| malformed(name, &error.to_string()))?;
+    if let Some(other) = sections.iter().find(|section| section.label != "X509 CRL") {
+        let why = format!("line {}: something else than a list of revoked certificates (`X509 CRL`)", other.line);
+        return Err(malformed(name, &why));
     }
+    Ok(sections.into_iter().map(|section| section.der).collect())
 }
 
 fn malformed(name: &str, why: &str) -> Refusal {
     Refusal::new(ReasonCode::CollateralMalformed, format!("{name}: {why}"))
 }
 
-const PEM_BEGIN: &[u8] = b"-----BEGIN ";
 /// Vendors' lists have some KiB.
 const MAX_FILE: usize = 1024 * 1024;
 /// A list for each authority of a large site. Each is compared with each certificate of a path.

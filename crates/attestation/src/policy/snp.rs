@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A product without a floor is refused. A guest whose host may debug it is refused by every policy: there is no word for it.
-//! Firmware that its host could still take back is refused, too, unless `allow` says `provisional-firmware`.
+//! Firmware that its host could still take back is refused, too, unless `allow` says `provisional-firmware`; so is a machine that says of
+//! itself what this program has no name for (a bit of `PLATFORM_INFO`), unless it says `unknown-platform-info`.
 //!
 //! `"chips": ["<128 hex digits>"]` (16 of Turin's) lists the processors that are yours, by `CHIP_ID`: a report of any other is refused, and one
 //! that hides it. Without the field any processor of AMD's may be it. `denied_chips` shuts out some.
@@ -95,6 +96,8 @@ pub(crate) enum Allowed {
     Cxl,
     /// Its host may still go back behind the firmware that runs.
     ProvisionalFirmware,
+    /// `PLATFORM_INFO` may have bits that this program has no name for.
+    UnknownPlatformInfo,
 }
 
 /// What is refused where it is missing, if a policy names it.
@@ -107,6 +110,8 @@ pub(crate) enum Demanded {
     CiphertextHiding,
     /// Memory was looked through for aliases (CVE-2024-21944).
     AliasCheck,
+    /// The IOMMU's own writes cannot reach guests' memory.
+    IommuWriteSafe,
 }
 
 /// The section as it is written.

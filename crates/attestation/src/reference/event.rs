@@ -1,5 +1,6 @@
 //! What a PCR's value is made of: so that whoever has a log can say which event differs, and not only which register.
 
+use latchkey_reason::{misleads, printable};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
@@ -36,10 +37,9 @@ impl ExpectedEvent {
     }
 
     fn with_words(pcr: u8, kind: &str, what: &str, digest: Digest, most: usize) -> Self {
-        let printable = what.chars().map(|c| if misleads(c) { char::REPLACEMENT_CHARACTER } else { c });
         let mut room = most.saturating_sub(ELLIPSIS.len_utf8());
         let fits = |c: &char| room.checked_sub(c.len_utf8()).map(|left| room = left).is_some();
-        let mut words: String = printable.take_while(fits).collect();
+        let mut words: String = printable(what).take_while(fits).collect();
         if words.chars().count() < what.chars().count() {
             words.push(ELLIPSIS);
         }
@@ -66,12 +66,6 @@ impl ExpectedEvent {
             extended
         })
     }
-}
-
-/// Whether a character could steer a terminal, hide, or turn what follows around.
-fn misleads(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 const MAX_KIND: usize = 64;

@@ -232,6 +232,14 @@ impl SnpPolicy {
         if demands(Demanded::AliasCheck) && !report.platform().aliases_checked() {
             return refuse(ReasonCode::SnpAliasesUnchecked, "bit 5 of PLATFORM_INFO is not set");
         }
+        if demands(Demanded::IommuWriteSafe) && !report.platform().iommu_writes_safe() {
+            return refuse(ReasonCode::SnpIommuWritesUnsafe, "bit 6 of PLATFORM_INFO is not set");
+        }
+        let unknown = report.platform().unknown();
+        if unknown != 0 && !self.allow.contains(&Allowed::UnknownPlatformInfo) {
+            let detail = format!("{unknown:#x} of PLATFORM_INFO have no name here");
+            return refuse(ReasonCode::SnpPlatformInfoUnknown, detail);
+        }
         if report.vmpl() != self.vmpl {
             let detail = format!("the report was asked for at VMPL {}, expected {}", report.vmpl(), self.vmpl);
             return refuse(ReasonCode::SnpVmplRefused, detail);

@@ -14,6 +14,8 @@ use crate::parse::{AttesterIdentity, Digest};
 use crate::policy::{AkChain, AkPurpose, Chain, TpmRevocations};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::spki::public_key;
+use crate::verify::certificate_policies::Shown;
+use crate::verify::chain_words;
 
 /// Checks that the identity's certificate is for `ek`, is an EK certificate, and chains to a root of the policy at
 /// `now`. Returns the digest of that root.
@@ -54,6 +56,7 @@ pub(super) fn check_ak(
 /// What certificates of one kind of key are refused with.
 struct Kind {
     name: &'static str,
+    purpose_name: &'static str,
     missing: ReasonCode,
     of_another: ReasonCode,
     expired: ReasonCode,
@@ -68,6 +71,7 @@ struct Kind {
 
 const EK: Kind = Kind {
     name: "endorsement key",
+    purpose_name: "tcg-kp-EKCertificate (2.23.133.8.1)",
     missing: ReasonCode::EkCertificateMissing,
     of_another: ReasonCode::EkCertificateOfAnotherTpm,
     expired: ReasonCode::EkCertificateExpired,
@@ -82,6 +86,7 @@ const EK: Kind = Kind {
 
 const AK: Kind = Kind {
     name: "attestation key",
+    purpose_name: "tcg-kp-AIKCertificate (2.23.133.8.3)",
     missing: ReasonCode::AkCertificateMissing,
     of_another: ReasonCode::AkCertificateOfAnotherKey,
     expired: ReasonCode::AkCertificateExpired,
@@ -104,17 +109,23 @@ impl Kind {
         (mut intermediates, revoked): (Vec<CertificateDer<'_>>, &TpmRevocations),
         now: u64,
     ) -> Result<Digest, Refusal> {
-        let certificate = EndEntityCert::try_from(der).map_err(|error| self.refuse(&error))?;
+        intermediates.extend(chain.intermediates.iter().cloned());
+        let shown = Shown::new(std::iter::once(der.clone()).chain(intermediates));
+        let Some((leaf, intermediates)) = shown.certificates.split_first() else {
+            return Err(Refusal::new(ReasonCode::VerifierFault, "a certificate was lost"));
+        };
+        let certificate = EndEntityCert::try_from(leaf).map_err(|error| self.refuse(&error))?;
         if !is_for(&certificate, key) {
             let detail = format!("the certificate's public key is not the {} shown", self.name);
             return Err(Refusal::new(self.of_another, detail));
         }
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         self.check_purpose(&certificate, usage, now)?;
-        intermediates.extend(chain.intermediates.iter().cloned());
         let anchors = &chain.anchors;
+        let algorithms = shown.algorithms(ALGORITHMS);
+        let algorithms: Vec<_> = algorithms.iter().map(|it| it as &dyn SignatureVerificationAlgorithm).collect();
         let root = revoked.with_options(chain.revocation_list, |lists| {
-            let path = certificate.verify_for_usage(ALGORITHMS, anchors, &intermediates, now, issuers, lists, None)?;
+            let path = certificate.verify_for_usage(&algorithms, anchors, intermediates, now, issuers, lists, None)?;
             Ok(root_digest(chain, path.anchor()))
         });
         root.map_err(|error| self.refuse(&error))?
@@ -153,7 +164,13 @@ impl Kind {
             | Error::ExtensionValueInvalid => self.malformed,
             _ => self.chain_invalid,
         };
-        Refusal::new(code, error.to_string())
+        let detail = match error {
+            Error::RequiredEkuNotFoundContext(_) | Error::EmptyEkuExtension => {
+                format!("its extended key usage does not name {}", self.purpose_name)
+            }
+            error => chain_words(error),
+        };
+        Refusal::new(code, detail)
     }
 }
 
@@ -204,7 +221,7 @@ const EK_CERTIFICATE: &[u8] = &[0x67, 0x81, 0x05, 0x08, 0x01];
 const AK_CERTIFICATE: &[u8] = &[0x67, 0x81, 0x05, 0x08, 0x03];
 
 /// SHA-1 and RSA below 2048 bits are not among them.
-const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
+pub(super) const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     webpki::ring::ECDSA_P256_SHA256,
     webpki::ring::ECDSA_P256_SHA384,
     webpki::ring::ECDSA_P384_SHA256,

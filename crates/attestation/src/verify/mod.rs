@@ -8,7 +8,11 @@
 //! `VerifiedEvidence::with_processor` verifies it.
 
 mod ak;
+#[cfg(feature = "processors")]
+mod authorities;
 mod certificate;
+mod certificate_policies;
+mod chain_error;
 mod credential;
 mod ek_trust;
 #[cfg(feature = "processors")]
@@ -37,6 +41,9 @@ use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 
 pub use crate::ek::EkDigest;
+#[cfg(feature = "processors")]
+pub use authorities::UnusableAuthority;
+pub(crate) use chain_error::words as chain_words;
 pub use ek_trust::{EkTrust, KnownBy};
 #[cfg(not(feature = "processors"))]
 pub(crate) use processor::not_verifiable;
@@ -74,7 +81,7 @@ impl Appraisal {
         let mut secret = Zeroizing::new(vec![0; SECRET_LEN]);
         random.fill(&mut secret).map_err(|_| Refusal::new(ReasonCode::VerifierFault, "no random numbers"))?;
         let credential = credential::make(&claimed.ek.public, &claimed.ak.name(), &secret, random)?;
-        let challenge = TpmChallenge::new(credential, policy.selection(), policy.processors());
+        let challenge = TpmChallenge::new(credential, policy.selection(), (policy.processors(), policy.vmpl()));
         Ok((challenge, Pending { secret, claimed, selection: policy.selection() }))
     }
 }

@@ -1,14 +1,13 @@
 //! What vendors of processors publish for verifiers, as files: certificates, and lists of revoked ones. Nothing of it is asked for while
 //! a machine waits.
 
-use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use rustls_pki_types::{SignatureVerificationAlgorithm, TrustAnchor};
 use x509_cert::Certificate;
 use x509_cert::crl::CertificateList;
 use x509_cert::der::asn1::{AnyRef, BitStringRef, ObjectIdentifier};
 use x509_cert::der::{self, Decode as _, Encode as _, Reader as _, SliceReader};
 
-use crate::parse::Digest;
+use crate::parse::{Digest, PemSection};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// A file of the collateral, and the name by which a refusal tells of it.
@@ -87,20 +86,16 @@ pub(super) fn pieces(file: &CollateralFile<'_>) -> Result<Vec<Piece>, Refusal> {
     if content.len() > MAX_FILE {
         return Err(file.malformed(format!("{} bytes, at most {MAX_FILE}", content.len())));
     }
-    if !content.windows(PEM.len()).any(|window| window == PEM) {
+    if !PemSection::is_in(content) {
         return Ok(vec![piece(file, content.to_vec())?]);
     }
     let mut pieces = Vec::new();
-    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(content) {
-        let (kind, der) = section.map_err(|error| file.malformed(format!("{error:?}")))?;
-        if !matches!(kind, SectionKind::Certificate | SectionKind::Crl) {
-            return Err(file.malformed("PEM of something else than certificates and lists of revoked ones"));
+    for section in PemSection::all(content).map_err(|error| file.malformed(error))? {
+        if !matches!(section.label, "CERTIFICATE" | "X509 CRL") {
+            let what = "something else than certificates and lists of revoked ones";
+            return Err(file.malformed(format!("line {}: {what}", section.line)));
         }
-        pieces.push(piece(file, der)?);
-    }
-    // What the reader does not know, it passes over.
-    if pieces.len() != content.windows(PEM.len()).filter(|window| *window == PEM).count() {
-        return Err(file.malformed("PEM of something else than certificates and lists of revoked ones, or indented"));
+        pieces.push(piece(file, section.der)?);
     }
     Ok(pieces)
 }
@@ -136,14 +131,17 @@ pub(super) fn is_signed(
         let algorithm = AnyRef::from_der(parts.tlv_bytes()?)?;
         let signature = BitStringRef::decode(&mut parts)?;
         let mut key = SliceReader::new(&issuer.subject_public_key_info)?;
-        key.tlv_bytes()?;
+        let kind = AnyRef::from_der(key.tlv_bytes()?)?;
         let key = BitStringRef::decode(&mut key)?;
         let named = match (Certificate::from_der(der), <CertificateList>::from_der(der)) {
             (Ok(certificate), _) => certificate.tbs_certificate().issuer().to_der()?,
             (_, Ok(list)) => list.tbs_cert_list.issuer.to_der()?,
             (Err(error), _) => return Err(error),
         };
-        let known = algorithms.iter().find(|known| known.signature_alg_id().as_ref() == algorithm.value());
+        // ECDSA with one hash is one algorithm for each curve.
+        let known = algorithms.iter().find(|known| {
+            known.signature_alg_id().as_ref() == algorithm.value() && known.public_key_alg_id().as_ref() == kind.value()
+        });
         let (Some(key), Some(signature)) = (key.as_bytes(), signature.as_bytes()) else { return Ok(false) };
         let verified = known.is_some_and(|known| known.verify_signature(key, fields, signature).is_ok());
         Ok(verified && AnyRef::from_der(&named)?.value() == issuer.subject.as_ref())
@@ -161,7 +159,6 @@ pub(super) fn malformed(name: &str, why: impl std::fmt::Display) -> Refusal {
     Refusal::new(ReasonCode::CollateralMalformed, format!("{name}: {why}"))
 }
 
-const PEM: &[u8] = b"-----BEGIN ";
 /// Chains have 5 KiB, lists of revocations 1 to 100 KiB, TCB information 20 KiB.
 pub(super) const MAX_FILE: usize = 1024 * 1024;
 /// X.520: id-at-commonName.

@@ -3,15 +3,22 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
+use std::fs;
+use std::path::PathBuf;
+
 use crate::support;
 
-use crate::support::certificates::{Authority, authority, intermediate, issue_for, key_params};
+use crate::support::certificates::{Authority, authority, authority_params, intermediate, issue_for, key_params};
 use crate::support::{NOW, begin_code, booted, pinned, policy, policy_json};
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::refusal::ReasonCode;
 use latchkey_attestation::{Appraisal, AttesterIdentity, EkDigest, EkTrust, Policy};
-use latchkey_tpm::wire::{Attributes, Curve, EccPoint, Public, PublicKey};
-use rcgen::{BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
+use latchkey_test_support::vector;
+use latchkey_tpm::wire::{Attributes, Curve, EccPoint, EkTemplate, Public, PublicKey};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    PKCS_ECDSA_P384_SHA384, date_time_ymd,
+};
 use ring::rand::SystemRandom;
 use serde_json::json;
 
@@ -150,6 +157,215 @@ fn an_unknown_critical_extension_is_refused() {
     strange.set_criticality(true);
     let verdict = verdict(|params| params.custom_extensions.push(strange));
     assert_eq!(verdict, Some(ReasonCode::EkCertificateChainInvalid));
+}
+
+/// Certificate policies (RFC 5280, section 4.2.1.4), marked critical: each an identifier with its qualifiers.
+fn critical_policies(policies: &[(&[u8], &[&[u8]])]) -> CustomExtension {
+    let qualifier = |id: &&[u8]| der(0x30, &[der(0x06, id), der(0x16, b"http://www.st.com/TPM/repository/")].concat());
+    let policy = |(id, qualifiers): &(&[u8], &[&[u8]])| {
+        let qualifiers: Vec<u8> = qualifiers.iter().flat_map(qualifier).collect();
+        let qualifiers = if qualifiers.is_empty() { qualifiers } else { der(0x30, &qualifiers) };
+        der(0x30, &[der(0x06, id), qualifiers].concat())
+    };
+    let list: Vec<u8> = policies.iter().flat_map(policy).collect();
+    let mut extension = CustomExtension::from_oid_content(&[2, 5, 29, 32], der(0x30, &list));
+    extension.set_criticality(true);
+    extension
+}
+
+/// `STMicroelectronics`' authorities have anyPolicy with a practice statement, Intel's a policy of its own.
+const ANY_POLICY: &[u8] = &[0x55, 0x1d, 0x20, 0x00];
+const OF_INTEL: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf8, 0x4d, 0x01, 0x05, 0x02, 0x01];
+const PRACTICE_STATEMENT: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x02, 0x01];
+const USER_NOTICE: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x02, 0x02];
+
+#[test]
+fn critical_certificate_policies_restrict_nothing_wherever_they_stand_in_the_chain() {
+    type Policies<'a> = &'a [(&'a [u8], &'a [&'a [u8]])];
+    let (tpm, root) = (booted(1), authority("root"));
+    let sets: [Policies<'_>; 3] =
+        [&[(ANY_POLICY, &[PRACTICE_STATEMENT])], &[(OF_INTEL, &[])], &[(OF_INTEL, &[USER_NOTICE]), (ANY_POLICY, &[])]];
+    for set in sets {
+        let policies = || critical_policies(set);
+        let between = intermediate("between", &root, |params| params.custom_extensions.push(policies()));
+        for of_key in [vec![], vec![policies()]] {
+            let certificate = issue(&tpm, &between, |params| params.custom_extensions.extend(of_key));
+            let sent = identity(&tpm, certificate.clone(), &[&between]);
+            assert_eq!(begin_code(&chain_policy(&root, &[]), &sent), None);
+            let not_sent = identity(&tpm, certificate, &[]);
+            assert_eq!(begin_code(&chain_policy(&root, &[&between]), &not_sent), None);
+        }
+    }
+}
+
+#[test]
+fn what_could_restrict_by_policies_is_refused() {
+    let (tpm, root) = (booted(1), authority("root"));
+    let critical = |oid: &[u64], content: &[u8]| {
+        let mut extension = CustomExtension::from_oid_content(oid, content.to_vec());
+        extension.set_criticality(true);
+        extension
+    };
+    let no_policies = critical(&[2, 5, 29, 32], &[0x30, 0x00]);
+    for extensions in [
+        // A qualifier that nobody knows (RFC 5280: it must be understood, or the certificate refused).
+        vec![critical_policies(&[(ANY_POLICY, &[&[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x02, 0x03]])])],
+        // requireExplicitPolicy, inhibitAnyPolicy: policies would have to be followed.
+        vec![critical_policies(&[(ANY_POLICY, &[])]), critical(&[2, 5, 29, 36], &[0x30, 0x03, 0x80, 0x01, 0x00])],
+        vec![critical_policies(&[(ANY_POLICY, &[])]), critical(&[2, 5, 29, 54], &[0x02, 0x01, 0x00])],
+        // No policies at all, what is none, and a second extension of the kind.
+        vec![no_policies],
+        vec![critical(&[2, 5, 29, 32], &[0x05, 0x00])],
+        vec![critical_policies(&[(ANY_POLICY, &[])]), critical_policies(&[(OF_INTEL, &[])])],
+    ] {
+        let between = intermediate("between", &root, |params| params.custom_extensions.extend(extensions));
+        let identity = identity(&tpm, issue(&tpm, &between, |_| ()), &[&between]);
+        assert_eq!(begin_code(&chain_policy(&root, &[]), &identity), Some(ReasonCode::EkCertificateChainInvalid));
+    }
+}
+
+#[test]
+fn flipping_any_bit_of_an_authority_with_critical_policies_is_refused() {
+    let (tpm, root) = (booted(1), authority("root"));
+    let policies = critical_policies(&[(ANY_POLICY, &[PRACTICE_STATEMENT])]);
+    let between = intermediate("between", &root, |params| params.custom_extensions.push(policies));
+    let certificate = issue(&tpm, &between, |_| ());
+    let policy = chain_policy(&root, &[]);
+    let (ek, ak) = (tpm.ek_public().marshal(), tpm.ak_public().marshal());
+    for bit in 0..between.der().len() * 8 {
+        let mut flipped = between.der().to_vec();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let identity = AttesterIdentity::new(ek.clone(), Some(certificate.clone()), vec![flipped], ak.clone()).unwrap();
+        assert!(begin_code(&policy, &identity).is_some(), "bit {bit}");
+    }
+}
+
+/// Its certificates begin in November 2026.
+const JANUARY_2027: u64 = 1_799_000_000;
+
+/// A chain of the shape that `STMicroelectronics`' have, made with openssl.
+#[test]
+fn a_chain_with_critical_policies_that_openssl_made_is_trusted() {
+    let [Some(root), Some(between), Some(certificate), Some(without_purpose)] =
+        ["root.pem", "int-policy.pem", "ek-ok.der", "ek-no-eku.der"].map(|name| vector(&format!("ek/{name}")))
+    else {
+        return;
+    };
+    let [root, between] = [root, between].map(|pem| String::from_utf8(pem).unwrap());
+    let rule = json!({"kind": "ek-chain", "roots": [root], "intermediates": [between]});
+    let policy = policy(&policy_json(rule));
+    let verdict = |certificate: Vec<u8>| {
+        // The key stands uncompressed in a BIT STRING of 66 bytes.
+        let at = certificate.windows(4).position(|bytes| bytes == [0x03, 0x42, 0x00, 0x04]).unwrap() + 3;
+        let point = EccPoint::from_uncompressed(&certificate[at..at + 65], Curve::P256).unwrap();
+        let key = PublicKey::Ecc { curve: Curve::P256, point };
+        let ek = Public { key, ..booted(1).ek_public().clone() }.marshal();
+        let ak = booted(1).ak_public().marshal();
+        let identity = AttesterIdentity::new(ek, Some(certificate), Vec::new(), ak).unwrap();
+        let begun = Appraisal::begin(&policy, &identity, JANUARY_2027, &SystemRandom::new());
+        begun.err().map(|refusal| refusal.code())
+    };
+    assert_eq!(verdict(certificate), None);
+    assert_eq!(verdict(without_purpose), Some(ReasonCode::EkCertificateNotForEk));
+}
+
+#[test]
+fn a_refusal_says_in_words_what_a_chain_lacks() {
+    let (tpm, root) = (booted(1), authority("root"));
+    let said = |tweak: fn(&mut CertificateParams)| {
+        let identity = identity(&tpm, issue(&tpm, &root, tweak), &[]);
+        let begun = Appraisal::begin(&chain_policy(&root, &[]), &identity, NOW, &SystemRandom::new());
+        begun.unwrap_err().detail().to_owned()
+    };
+    let wrong = said(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    assert_eq!(wrong, "its extended key usage does not name tcg-kp-EKCertificate (2.23.133.8.1)");
+    let ended = said(|params| params.not_after = date_time_ymd(2026, 1, 1));
+    assert_eq!(ended, "a certificate ended at 2026-01-01T00:00:00Z");
+    let authority = said(|params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
+    assert_eq!(authority, "the certificate is an authority's, and not one of a key");
+}
+
+fn unusable(root: &Authority, intermediates: &[&Authority]) -> Vec<(String, String)> {
+    let found = chain_policy(root, intermediates).unusable_authorities(NOW);
+    found.into_iter().map(|authority| (authority.name, authority.why)).collect()
+}
+
+#[test]
+fn intermediates_by_which_no_tpm_can_be_verified_are_named_with_their_reason() {
+    let (root, stranger) = (authority("root"), authority("stranger"));
+    let below = |name, issuer: &Authority, tweak: fn(&mut CertificateParams)| intermediate(name, issuer, tweak);
+    let good = below("good", &root, |params| params.custom_extensions.push(critical_policies(&[(ANY_POLICY, &[])])));
+    let under_good = below("under good", &good, |_| ());
+    assert!(unusable(&root, &[&under_good, &good]).is_empty());
+    // Infineon's and STMicroelectronics' roots are on P-384, their intermediates on P-256.
+    let on_p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
+    let on_p384 = Authority::self_signed(authority_params("P-384"), on_p384).unwrap();
+    assert!(unusable(&on_p384, &[&below("under P-384", &on_p384, |_| ())]).is_empty());
+    let ended = below("ended", &root, |params| params.not_after = date_time_ymd(2026, 1, 1));
+    let early = below("early", &root, |params| params.not_before = date_time_ymd(2999, 1, 1));
+    let foreign = below("foreign", &stranger, |_| ());
+    let no_authority = below("no authority", &root, |params| params.is_ca = IsCa::ExplicitNoCa);
+    let namesake = below("namesake", &authority("root"), |_| ());
+    let strange = below("strange", &root, |params| {
+        let mut strange = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![0x05, 0x00]);
+        strange.set_criticality(true);
+        params.custom_extensions.push(strange);
+    });
+    for (authority, why) in [
+        (ended, "it ended at 2026-01-01T00:00:00Z"),
+        (early, "it is valid from 2999-01-01T00:00:00Z on"),
+        (foreign, "its issuer is not among the roots and intermediates"),
+        (no_authority, "it is not an authority's certificate (basicConstraints)"),
+        (namesake, "the signature is not by the key of the issuer that is named"),
+        (strange, "a certificate has a critical extension that nobody here understands"),
+    ] {
+        let found = unusable(&root, &[&good, &authority]);
+        assert_eq!(found.iter().map(|(_, why)| why.as_str()).collect::<Vec<_>>(), [why], "{found:?}");
+        assert!(found[0].0.starts_with("CN="), "{found:?}");
+    }
+}
+
+/// Prints what is of no use of a store of makers' authorities, such as keylime's `tpm_cert_store`, which is no part of the project:
+/// `LATCHKEY_TPM_AUTHORITIES` names a directory with `roots` and `intermediates` (PEM) and `keys` (DER of certificates of endorsement keys).
+#[test]
+#[ignore = "needs a store of makers' authorities"]
+fn a_store_of_makers_authorities_is_held_against_the_rule() {
+    let store = PathBuf::from(std::env::var_os("LATCHKEY_TPM_AUTHORITIES").expect("the store"));
+    let files = |name: &str| {
+        let mut paths: Vec<_> = fs::read_dir(store.join(name)).unwrap().map(|file| file.unwrap().path()).collect();
+        paths.sort();
+        paths.into_iter().map(|path| fs::read(path).unwrap())
+    };
+    let texts = |name| files(name).map(|pem| String::from_utf8(pem).unwrap()).collect::<Vec<_>>();
+    let (roots, intermediates) = (texts("roots"), texts("intermediates"));
+    let counted = (roots.len(), intermediates.len());
+    let policy = policy(&policy_json(json!({"kind": "ek-chain", "roots": roots, "intermediates": intermediates})));
+    let unusable = policy.unusable_authorities(NOW);
+    println!("{} roots; of {} intermediates {} are of no use:", counted.0, counted.1, unusable.len());
+    for authority in &unusable {
+        println!("{}: {}", authority.name, authority.why);
+    }
+    for certificate in files("keys") {
+        let found = certificate.windows(4).position(|bytes| bytes == [0x03, 0x42, 0x00, 0x04]);
+        let template = EkTemplate::P256L2.public();
+        let ek = if let Some(at) = found {
+            let point = EccPoint::from_uncompressed(&certificate[at + 3..at + 68], Curve::P256).unwrap();
+            Public { key: PublicKey::Ecc { curve: Curve::P256, point }, ..template }
+        } else {
+            // RSAPublicKey of 2048 bits: the modulus stands behind its head.
+            let head = [0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00];
+            let at = certificate.windows(head.len()).position(|bytes| bytes == head).unwrap() + head.len();
+            let modulus = certificate[at..at + 256].to_vec();
+            Public { key: PublicKey::Rsa { bits: 2048, exponent: 0, modulus }, ..EkTemplate::RsaL1.public() }
+        };
+        let ak = booted(1).ak_public().marshal();
+        let identity = AttesterIdentity::new(ek.marshal(), Some(certificate), Vec::new(), ak).unwrap();
+        let mut json =
+            policy_json(json!({"kind": "ek-chain", "roots": texts("roots"), "intermediates": texts("intermediates")}));
+        json["ek_templates"] = json!(["ecc-p256", "rsa-2048"]);
+        let begun = Appraisal::begin(&support::policy(&json), &identity, NOW, &SystemRandom::new());
+        println!("a key's certificate: {:?}", begun.map(drop).map_err(|refusal| refusal.to_string()));
+    }
 }
 
 #[test]

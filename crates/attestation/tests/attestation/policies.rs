@@ -335,3 +335,15 @@ fn manifests_that_do_not_fit_the_policy_are_refused_when_loaded() {
     let strange = References::new(&policy, vec![good, AuthenticManifest::local(stranger)]).unwrap_err();
     assert_eq!(strange.code(), ReasonCode::ReferenceMalformed);
 }
+
+#[test]
+fn a_policy_can_forbid_that_a_control_plane_comes_back_while_nothing_is_heard_and_says_nothing_else() {
+    assert!(load(&sample()).unwrap().may_rejoin_unheard(), "nothing else brings a cluster back that was off");
+    let says = |word: Value| load(&with(&sample(), "/rejoin_unheard", Some(word)));
+    assert!(says(json!("control-planes")).unwrap().may_rejoin_unheard());
+    assert!(!says(json!("never")).unwrap().may_rejoin_unheard());
+    assert!(!Policy::of_nobody().may_rejoin_unheard());
+    for word in [json!("workers"), json!(null), json!(true), json!("")] {
+        assert_eq!(says(word).unwrap_err().code(), ReasonCode::PolicyMalformed);
+    }
+}

@@ -217,6 +217,31 @@ fn the_lock_is_one_way() {
     assert_eq!(verdict(LockExpectation::LockedTo(other)), Err(ReasonCode::LockedToAnotherCluster));
 }
 
+/// What SECURITY.md says of firmware: a register has what it was extended with, whoever did that, and the values of an image are public.
+#[test]
+fn a_strangers_own_firmware_can_extend_the_values_of_an_image_that_it_does_not_run() {
+    let (Some(of_site), Some(of_stranger)) = (Swtpm::start(), Swtpm::start_distinct("stranger")) else { return };
+    let policy = policy(&policy_json(chain(&of_site)));
+    let mut honest = attester(&of_site, EkTemplate::P384H3);
+    let mut forger = attester(&of_stranger, EkTemplate::P384H3);
+    let image = [(4, &b"the unified kernel image"[..]), (9, b"its command line"), (11, b"its sections")];
+    for (pcr, measured) in image {
+        honest.extend_event(pcr, measured).unwrap();
+    }
+    let references = recorded(&policy, &verify(&policy, &mut honest).unwrap().1);
+    let verdict = |attester: &mut AttestingTpm| {
+        policy.validate(&verify(&policy, attester)?.1, &references, LockExpectation::Unlocked, now())
+    };
+    assert!(verdict(&mut forger).is_err(), "it has measured nothing");
+    for (pcr, measured) in image {
+        forger.extend_event(pcr, measured).unwrap();
+    }
+    assert_eq!(verdict(&mut forger).unwrap().ek_digest(), digest(&forger));
+    // Who names the machines that may come is not open to that.
+    let pinned = support::policy(&policy_json(pinned(&[digest(&honest)])));
+    assert_eq!(verify(&pinned, &mut forger).map(drop).unwrap_err().code(), ReasonCode::EkNotPinned);
+}
+
 #[test]
 fn a_changed_pcr_is_refused_and_named() {
     let Some(swtpm) = Swtpm::start() else { return };

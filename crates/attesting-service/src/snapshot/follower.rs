@@ -28,6 +28,8 @@ impl<S: Source> Follower<S> {
     /// Looks for parts whose content has changed, and swaps in those that are good. A bad one keeps what was. Blocks for as
     /// long as that takes.
     pub fn look(&mut self) {
+        // Before reading: what is told meanwhile is looked at next.
+        let heard = self.current.source.documents().heard();
         self.current.freshness().begin(Instant::now());
         self.look_at_denials();
         self.look_at_collateral();
@@ -40,7 +42,7 @@ impl<S: Source> Follower<S> {
                 Ok(Snapshot { own: current.source.reread(&snapshot.own, *part)?, ..(*snapshot).clone() })
             });
         }
-        self.current.freshness().end(Instant::now());
+        self.current.freshness().end(heard, Instant::now());
     }
 
     /// First, and by themselves: a denial counts while any other file is broken. Where they cannot be read, those of before stay.

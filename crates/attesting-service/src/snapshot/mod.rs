@@ -200,6 +200,7 @@ impl<S: Source> Current<S> {
     /// [`LoadError`].
     pub fn load(source: S, collateral: Option<&Path>) -> Result<Self, LoadError> {
         // Before reading: a change in between is seen as one later.
+        let heard = source.documents().heard();
         let loaded = fingerprints(&source);
         let mut collateral_loaded = collateral.and_then(|directory| latchkey_collateral::stamp(directory).ok());
         let mut snapshot = Snapshot::read(&source)?;
@@ -211,7 +212,9 @@ impl<S: Source> Current<S> {
             snapshot = snapshot.with_collateral(Bundle::of_entries(&place_of(documents), entries)?.read()?);
         }
         let own = S::PARTS.iter().map(|part| S::name(*part)).collect();
-        let freshness = Mutex::new(Freshness::new(own, Instant::now()));
+        let mut freshness = Freshness::new(own, Instant::now());
+        freshness.end(heard, Instant::now());
+        let freshness = Mutex::new(freshness);
         let (snapshot, collateral) = (RwLock::new(Arc::new(snapshot)), collateral.map(Path::to_owned));
         Ok(Self { source, snapshot, freshness, loaded, collateral, collateral_loaded })
     }
@@ -247,7 +250,15 @@ impl<S: Source> Current<S> {
 
     /// Parts whose content in use may be older than what the directory says, since when, and why.
     pub fn behind(&self) -> Vec<Behind> {
-        self.freshness().behind(Instant::now())
+        let heard = self.source.documents().heard();
+        self.freshness().behind(heard, Instant::now())
+    }
+
+    /// As of when [`Self::snapshot`] says what the documents do: what was written before that counts, where it could be used. Ask before
+    /// the snapshot.
+    pub fn as_of(&self) -> Instant {
+        let heard = self.source.documents().heard();
+        self.freshness().as_of(heard, Instant::now())
     }
 
     /// Which revision of each manifest is in force.

@@ -8,7 +8,8 @@ use latchkey_attestation::EkDigest;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const RULES: &str = "registration.json";
+/// The file of the rules, without which a directory is no enrol service's.
+pub const RULES: &str = "registration.json";
 const INVITATIONS: &str = "invitations";
 const HELD: &str = "held";
 const ADMITTED: &str = "admitted";
@@ -27,7 +28,7 @@ impl RegistrationStore {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let store = ClusterStore::of_documents(path)?;
         for name in [INVITATIONS, HELD, ADMITTED] {
-            store.make(&store.path().join(name))?;
+            atomic::make(&store.path().join(name))?;
         }
         Ok(Self(store))
     }
@@ -176,13 +177,7 @@ impl RegistrationStore {
     }
 
     fn remove(&self, directory: &str, name: &str) -> Result<bool, StoreError> {
-        let directory = self.path(directory);
-        let path = directory.join(name);
-        match fs::remove_file(&path) {
-            Ok(()) => atomic::sync_directory(&directory).map(|()| true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(StoreError::io("remove", &path)(error)),
-        }
+        atomic::remove(&self.path(directory).join(name))
     }
 
     fn all<T>(&self, directory: &str, parse: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, StoreError> {

@@ -54,8 +54,8 @@ impl Held {
             disk,
             image: format!("{}/{} {}", image.manifest, image.name, image.version),
             why: why.to_owned(),
-            node_name: printable(node),
-            kubernetes_version: printable(kubernetes),
+            node_name: shown(node),
+            kubernetes_version: shown(kubernetes),
             first_seen: now,
             last_seen: now,
         }
@@ -88,6 +88,6 @@ impl Held {
 }
 
 /// Ends on terminals.
-fn printable(text: &str) -> String {
-    text.chars().take(MAX_SAID).map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect()
+fn shown(text: &str) -> String {
+    latchkey_reason::printable(text).take(MAX_SAID).collect()
 }

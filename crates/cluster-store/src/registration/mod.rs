@@ -21,7 +21,7 @@ mod invitation;
 mod rules;
 
 pub use decided::Admitted;
-pub use directory::RegistrationStore;
+pub use directory::{RULES, RegistrationStore};
 pub use held::{Held, MAX_HELD};
 pub use invitation::{Invitation, InvitationFile, InvitationHash, InvitationToken};
 pub use rules::{NamePattern, RegistrationRule, Rules, Wanted};

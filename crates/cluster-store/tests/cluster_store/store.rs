@@ -77,11 +77,21 @@ fn half_written_files_are_never_read_and_go_with_the_next_start() {
     let (files, directory) = directory();
     directory.writer().unwrap().put(&record(1, "cp-1")).unwrap();
     let half = files.path().join(format!("nodes/.new-77-{}.json", ek(2)));
+    let other = files.path().join(format!("nodes/.{}.json.new", ek(3)));
     fs::write(&half, "{\"ver").unwrap();
+    fs::write(&other, "{\"ver").unwrap();
     assert_eq!(directory.records().unwrap().len(), 1);
     directory.writer().unwrap().tidy().unwrap();
-    assert!(!half.exists());
+    assert!(!half.exists() && !other.exists());
     assert_eq!(directory.record(&ek(1)).unwrap().as_deref(), Some(&record(1, "cp-1")));
+}
+
+#[test]
+fn a_directory_that_leads_elsewhere_is_none_of_the_clusters() {
+    let (elsewhere, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    symlink(elsewhere.path(), files.path().join("denied")).unwrap();
+    let opened = ClusterStore::open(files.path());
+    assert!(matches!(opened, Err(StoreError::Io { action: "make", .. })), "{opened:?}");
 }
 
 #[test]
@@ -364,7 +374,7 @@ fn machines_that_wait_are_bounded_and_the_most_silent_go_first() {
     assert_eq!(pending.len(), MAX_PENDING);
     assert_eq!((pending[0].ek_sha256, pending[0].first_seen, pending[0].last_seen), (ek_of(0), 1000, 9000));
     assert!(pending.iter().all(|one| one.ek_sha256 != ek_of(1)));
-    assert_eq!(pending[0].asks_for_name, "edge?[2J");
+    assert_eq!(pending[0].asks_for_name, "edge\u{fffd}[2J");
     directory.writer().unwrap().forget_pending(&ek_of(0)).unwrap();
     assert_eq!(directory.pending().unwrap().len(), MAX_PENDING - 1);
 }

@@ -216,13 +216,59 @@ fn rotation_keeps_the_old_keys_and_gives_new_ones() {
     let path = rig.path("master.json");
     let first = MasterSecret::random().unwrap();
     first.write_new(&path).unwrap();
-    MasterSecret::load(&path).unwrap().rotated().unwrap().replace(&path).unwrap();
+    let rotated = MasterSecret::rotate(&path).unwrap();
     let both = MasterSecret::load(&path).unwrap();
+    assert_eq!(rotated.current(), both.current());
     assert_eq!(both.current().number(), 2);
     let before = first.measurement_secret(first.current()).unwrap();
     assert_eq!(both.measurement_secret(first.current()).unwrap(), before);
     assert_ne!(both.measurement_secret(both.current()).unwrap(), before);
-    assert!(!rig.path("master.json.new").exists());
+    assert_eq!(fs::read_dir(rig.directory.path()).unwrap().count(), 1);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+}
+
+#[test]
+fn rotations_at_once_make_a_version_each_and_lose_none() {
+    const ROTATIONS: usize = 12;
+    let rig = Rig::new();
+    let path = rig.path("master.json");
+    MasterSecret::random().unwrap().write_new(&path).unwrap();
+    let made = std::thread::scope(|scope| {
+        let path = &path;
+        let rotations: Vec<_> = (0..ROTATIONS).map(|_| scope.spawn(move || MasterSecret::rotate(path))).collect();
+        rotations.into_iter().map(|rotation| rotation.join().unwrap().unwrap()).collect::<Vec<_>>()
+    });
+    let kept = MasterSecret::load(&path).unwrap();
+    assert_eq!(kept.versions().count(), 1 + ROTATIONS);
+    for master in made {
+        let version = master.current();
+        let secret = |master: &MasterSecret| master.measurement_secret(version).unwrap();
+        assert_eq!(secret(&master), secret(&kept), "a disk was made with version {version}");
+    }
+}
+
+#[test]
+fn what_a_crash_left_is_in_no_rotations_way_and_is_no_secret() {
+    let rig = Rig::new();
+    let path = rig.path("master.json");
+    MasterSecret::random().unwrap().write_new(&path).unwrap();
+    // As this program leaves it, and as the one before did; the latter may be of an operator.
+    fs::write(rig.path(".master.json.new"), "half").unwrap();
+    fs::write(rig.path("master.json.new"), "kept").unwrap();
+    assert_eq!(MasterSecret::rotate(&path).unwrap().current().number(), 2);
+    assert_eq!(MasterSecret::load(&path).unwrap().versions().count(), 2);
+    assert!(!rig.path(".master.json.new").exists());
+    assert_eq!(fs::read_to_string(rig.path("master.json.new")).unwrap(), "kept");
+}
+
+#[test]
+fn a_rotation_that_fails_leaves_the_file_and_nothing_else() {
+    let rig = Rig::new();
+    let path = rig.file("{}");
+    assert!(MasterSecret::rotate(&path).is_err());
+    assert!(MasterSecret::rotate(&rig.path("absent.json")).is_err());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
+    assert_eq!(fs::read_dir(rig.directory.path()).unwrap().count(), 1);
 }
 
 #[test]

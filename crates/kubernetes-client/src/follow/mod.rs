@@ -1,10 +1,13 @@
-//! The objects of one kind as the API server has them, for a program that lives on another runtime.
+//! The objects of one kind as the API server has them: listed, watched, and listed anew by time, after any failure, and whatever the
+//! watch says. A listing is all there was when it was asked for; what the watch tells since then only comes sooner.
 
 mod known;
+#[cfg(test)]
+mod tests;
 
 use crate::Connection;
 use crate::connection::too_slow;
-use crate::error::watch_failed;
+use crate::error::{ApiError, watch_failed};
 use crate::watch::{Events, Pauses, WATCH_SECONDS};
 use event_listener::Event as Wake;
 use known::Known;
@@ -16,9 +19,9 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{self, sleep, timeout};
 
 /// Everything is listed anew after this: a watch that lost something without saying so is mended then.
 const AGAIN: Duration = Duration::from_mins(10);
@@ -27,7 +30,7 @@ const AGAIN_LEFT_OUT: Duration = Duration::from_secs(30);
 /// A watch that fails does so at once: one that has not by then goes on.
 const SETTLED: Duration = Duration::from_secs(1);
 /// How long a listing may be without a next page.
-const PAGE_TIME: Duration = Duration::from_secs(20);
+const PAGE_TIME: Duration = Duration::from_secs(10);
 
 /// Which objects are followed, and how many at most.
 pub struct Objects<K> {
@@ -89,7 +92,8 @@ impl Connection {
         T: PartialEq + Send + Sync + 'static,
     {
         let shared = Arc::new(Shared { known: Mutex::new(Known::new()), changed: Wake::new() });
-        let task = self.handle().spawn(follow(objects, Arc::clone(&shared), keep));
+        let sink = Keeping { about: objects.about, most: objects.most, shared: Arc::clone(&shared), keep };
+        let task = self.handle().spawn(listen(objects, sink));
         Follower { shared, task, seen: 0 }
     }
 }
@@ -123,15 +127,38 @@ impl<T> Shared<T> {
     }
 }
 
+/// Where goes what is told of objects.
+pub trait Sink<K>: Send + 'static {
+    /// Takes it over. Between [`Event::Init`] and [`Event::InitDone`] come the objects of a listing that was asked for at `asked`: it
+    /// has all that happened before.
+    ///
+    /// # Errors
+    /// [`NotTaken`]; everything is listed anew then.
+    fn take(&mut self, event: Event<K>, asked: Instant) -> impl Future<Output = Result<(), NotTaken>> + Send;
+
+    /// Nothing is told, for this reason; it is asked for again.
+    fn failed(&mut self, failure: ApiError);
+
+    /// The watch goes on that follows a listing.
+    fn goes_on(&mut self) {}
+
+    /// Until everything is listed anew.
+    fn again(&self) -> Duration;
+}
+
+/// What was told could not be taken over; who could not has said why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotTaken;
+
 /// Where a follower is with the API server.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// A listing is under way.
     Listing,
     /// Everything was listed just now; after a watch that failed it is seen first whether this one goes on.
-    Settling(Instant),
+    Settling(time::Instant),
     /// Since then it goes on.
-    Watching(Instant),
+    Watching(time::Instant),
 }
 
 impl Phase {
@@ -145,46 +172,84 @@ impl Phase {
     }
 }
 
-/// Never ends by itself. Each failure ends in another listing: kube's watcher does not say that a watch goes on again.
-async fn follow<K, T>(objects: Objects<K>, shared: Arc<Shared<T>>, keep: impl Fn(K) -> Option<T> + Send + 'static)
+/// Has a sink told of objects, on the client's thread. Never ends by itself. Each failure ends in another listing, and so does time:
+/// neither what a watch says nor that it says nothing is believed for longer.
+pub async fn listen<K, S>(objects: Objects<K>, mut sink: S)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    T: PartialEq + Send + Sync + 'static,
+    S: Sink<K>,
 {
-    let Objects { about, api, labels, fields, page, most } = objects;
+    let Objects { about, api, labels, fields, page, most: _ } = objects;
     let mut config = watcher::Config::default().page_size(page).timeout(WATCH_SECONDS);
     config.label_selector = Some(labels).filter(|labels| !labels.is_empty());
     config.field_selector = Some(fields).filter(|fields| !fields.is_empty());
     let mut pauses = Pauses::default();
     loop {
-        let (mut events, mut phase) = (Events::of(api.clone(), config.clone()), Phase::Listing);
-        let failure = loop {
-            let again = if shared.lock().left_out { AGAIN_LEFT_OUT } else { AGAIN };
-            match (timeout(phase.patience(again), events.next()).await, phase) {
+        let mut events = Events::of(api.clone(), config.clone());
+        let (mut asked, mut phase) = (time::Instant::now(), Phase::Listing);
+        let ended = loop {
+            match (timeout(phase.patience(sink.again()), events.next()).await, phase) {
                 (Ok(Some(Ok(event))), _) => {
                     match event {
-                        Event::Init => phase = Phase::Listing,
-                        Event::InitDone => phase = Phase::Settling(Instant::now()),
+                        // Nobody was asked yet.
+                        Event::Init => (asked, phase) = (time::Instant::now(), Phase::Listing),
+                        Event::InitDone => phase = Phase::Settling(time::Instant::now()),
                         _ => {}
                     }
-                    shared.tell(|known| known.take(about, most, event, &keep));
+                    if sink.take(event, asked.into_std()).await == Err(NotTaken) {
+                        break Err(None);
+                    }
                 }
-                (Ok(Some(Err(error))), _) => break Some(watch_failed(about, &error)),
-                (Ok(None) | Err(_), Phase::Listing) => break Some(too_slow(about, PAGE_TIME)),
+                (Ok(Some(Err(error))), _) => break Err(Some(watch_failed(about, &error))),
+                (Ok(None) | Err(_), Phase::Listing) => break Err(Some(too_slow(about, PAGE_TIME))),
                 (Ok(None) | Err(_), Phase::Settling(listed)) => {
                     phase = Phase::Watching(listed);
-                    shared.tell(|known| known.go_on(about, most));
+                    sink.goes_on();
                 }
-                (Ok(None) | Err(_), Phase::Watching(_)) => break None,
+                (Ok(None) | Err(_), Phase::Watching(_)) => break Ok(()),
             }
         };
-        if let Some(failure) = failure {
+        if let Err(failure) = ended {
             if matches!(phase, Phase::Watching(_)) {
                 pauses = Pauses::default();
             }
-            shared.tell(|known| known.stand(about, Standing::Stale(failure)));
+            if let Some(failure) = failure {
+                sink.failed(failure);
+            }
             sleep(pauses.next().unwrap_or_default()).await;
         }
+    }
+}
+
+/// The sink of a [`Follower`].
+struct Keeping<T, F> {
+    about: &'static str,
+    most: usize,
+    shared: Arc<Shared<T>>,
+    keep: F,
+}
+
+impl<K, T, F> Sink<K> for Keeping<T, F>
+where
+    K: Resource + Send + 'static,
+    T: PartialEq + Send + Sync + 'static,
+    F: Fn(K) -> Option<T> + Send + 'static,
+{
+    async fn take(&mut self, event: Event<K>, _: Instant) -> Result<(), NotTaken> {
+        self.shared.tell(|known| known.take(self.about, self.most, event, &self.keep));
+        Ok(())
+    }
+
+    fn failed(&mut self, failure: ApiError) {
+        self.shared.tell(|known| known.stand(self.about, Standing::Stale(failure)));
+    }
+
+    fn goes_on(&mut self) {
+        self.shared.tell(|known| known.go_on(self.about, self.most));
+    }
+
+    fn again(&self) -> Duration {
+        if self.shared.lock().left_out { AGAIN_LEFT_OUT } else { AGAIN }
     }
 }
 

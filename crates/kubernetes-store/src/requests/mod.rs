@@ -16,7 +16,7 @@ use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequestStatus,
 };
 use kube::api::{Api, ObjectMeta, PostParams};
-use latchkey_cluster_store::StoreError;
+use latchkey_cluster_store::{NotDenied, StoreError};
 use latchkey_kubelet_certificates::{
     Approval, CLIENT_SIGNER, CertificateRefusal, Posted, Reading, SERVING_SIGNER, read,
 };
@@ -166,11 +166,16 @@ impl KubernetesStore {
         self.shared().requests.forget(request);
     }
 
-    /// Approves the request that the approval is for. Blocks: never on the client's own thread.
+    /// Approves the request that the approval is for, of a machine that is not shut out. Blocks: never on the client's own thread.
     ///
     /// # Errors
     /// [`StoreError::Elsewhere`].
-    pub fn approve(&self, request: &WaitingRequest, approval: &Approval) -> Result<Answered, StoreError> {
+    pub fn approve(
+        &self,
+        request: &WaitingRequest,
+        approval: &Approval,
+        _: &NotDenied,
+    ) -> Result<Answered, StoreError> {
         if approval.uid() != request.uid() {
             return Ok(Answered::Overtaken);
         }

@@ -82,10 +82,11 @@ impl Tpm {
     }
 
     /// The certificate for `template`, if its index holds something of a certificate's form. Indices may be longer
-    /// than what is in them.
+    /// than what is in them, and some have the certificate wrapped, as TPM 1.2 had it.
     fn certificate(&mut self, template: EkTemplate) -> Result<Option<Vec<u8>>, TpmError> {
         let content = self.nv_read(template.certificate_index())?;
-        Ok(content.as_deref().and_then(split_der).map(|(certificate, _)| certificate.to_vec()))
+        let certificate = content.as_deref().map(unwrapped).and_then(split_der);
+        Ok(certificate.map(|(certificate, _)| certificate.to_vec()))
     }
 
     /// The key of `template` that `certificate` is about: a persistent one, or made anew.
@@ -154,8 +155,34 @@ pub(super) fn certifies(certificate: &[u8], public: &Public) -> bool {
     needle.is_some_and(|needle| certificate.windows(needle.len()).any(|window| window == needle))
 }
 
+/// Without the head of `TCG_PCCLIENT_STORED_CERT` (TCG PC Client Implementation Specification for Conventional BIOS 1.21, section 7.4.5.1): tag 0x1001,
+/// a whole certificate (0), and its size in two bytes.
+fn unwrapped(content: &[u8]) -> &[u8] {
+    match content {
+        [0x10, 0x01, 0x00, _, _, certificate @ ..] => certificate,
+        _ => content,
+    }
+}
+
 /// Splits a DER SEQUENCE with a two-byte length, as every certificate is, off the front.
 pub(super) fn split_der(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let [0x30, 0x82, high, low, ..] = bytes else { return None };
     bytes.split_at_checked(4 + usize::from(u16::from_be_bytes([*high, *low])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_found_with_padding_behind_it_and_in_a_wrapping() {
+        let der = [&[0x30, 0x82, 0x00, 0x03][..], &[1, 2, 3]].concat();
+        let padded = [&der[..], &[0xff; 40]].concat();
+        let wrapped = [&[0x10, 0x01, 0x00, 0x00, 0x07][..], &padded].concat();
+        for content in [&der, &padded, &wrapped] {
+            assert_eq!(split_der(unwrapped(content)).unwrap().0, der);
+        }
+        // Of another kind of wrapping nothing is known.
+        assert_eq!(split_der(unwrapped(&[&[0x10, 0x01, 0x01, 0x00, 0x07][..], &der].concat())), None);
+    }
 }

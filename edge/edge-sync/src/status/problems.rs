@@ -50,5 +50,5 @@ impl Problems {
 }
 
 fn short(sentence: &str) -> String {
-    sentence.chars().map(|character| if character.is_control() { ' ' } else { character }).take(LONGEST).collect()
+    latchkey_reason::printable(sentence).take(LONGEST).collect()
 }

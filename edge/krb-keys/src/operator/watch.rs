@@ -87,8 +87,7 @@ impl Type {
 
 fn parsed<T: DeserializeOwned>(spec: &serde_json::Value) -> Result<T, Refused> {
     // What is said of a wrong value has the whole of it.
-    let said = |error: serde_json::Error| {
-        error.to_string().chars().map(|c| if c.is_control() { '?' } else { c }).take(MOST_SAID).collect::<String>()
-    };
+    let said =
+        |error: serde_json::Error| latchkey_reason::printable(&error.to_string()).take(MOST_SAID).collect::<String>();
     T::deserialize(spec).map_err(|error| Refused(format!("the specification cannot be read: {}", said(error))))
 }

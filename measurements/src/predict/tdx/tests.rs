@@ -255,8 +255,7 @@ fn rtmr_1_is_predicted_for_a_direct_boot_of_which_everything_is_said() {
 /// Of a real machine without a boot stub: all of RTMR 1 but the program is as predicted.
 #[test]
 fn a_real_log_has_rtmr_1_as_predicted_of_a_direct_boot_with_another_program() {
-    let path = format!("{}/../../shared/vectors/eventlog/ccel-gce-tdx.bin", env!("CARGO_MANIFEST_DIR"));
-    let Ok(bytes) = std::fs::read(path) else { return };
+    let Some(bytes) = latchkey_test_support::vector("eventlog/ccel-gce-tdx.bin") else { return };
     let log = CcLog::parse(&bytes).unwrap();
     let image = TdxImage::measure(&uki(257, &kernel())[..]).unwrap();
     let mut prediction = image.predict(&direct("rtmr0").unwrap()).unwrap().unwrap();

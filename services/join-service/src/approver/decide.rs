@@ -3,11 +3,12 @@
 use super::rounds::Desk;
 use super::{Later, MAX_NAME};
 use crate::decision::Refusal;
+use crate::denials::DenialCheck;
 use crate::documents::CurrentCluster;
 use crate::metrics::Metrics;
 use crate::store::{Certified, Outcome, Store};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::RefusedMachine;
+use latchkey_cluster_store::{NotDenied, RefusedMachine};
 use latchkey_kubelet_certificates::{Approval, CertificateRefusal, ClientAsk, Reading};
 use latchkey_kubernetes_store::{Answered, KubernetesStore, Standing, WaitingRequest};
 use latchkey_reason::ReasonCode as _;
@@ -29,6 +30,7 @@ pub(super) struct Approvals {
     api: Arc<KubernetesStore>,
     store: Arc<Store>,
     current: Arc<CurrentCluster>,
+    denials: DenialCheck,
     metrics: Arc<Metrics>,
     /// Held while all records are listed.
     listings: AsyncMutex<Listings>,
@@ -51,7 +53,7 @@ struct Unsure {
     refusal: Option<CertificateRefusal>,
 }
 
-type Decided = (Result<Approval, CertificateRefusal>, Option<EkDigest>);
+type Decided = (Result<(Approval, NotDenied), CertificateRefusal>, Option<EkDigest>);
 
 impl Desk for Approvals {
     type Request = WaitingRequest;
@@ -86,11 +88,11 @@ impl Desk for Approvals {
             }
             Reading::Deny(refusal) => (Err(*refusal), None),
             Reading::Client(ask) => self.client(request, ask).await?,
-            Reading::Renewal(ask) => self.as_node(request, || self.store.certify_renewal(ask, self.denied())).await?,
+            Reading::Renewal(ask) => self.as_node(request, || self.store.certify_renewal(ask, &self.denials)).await?,
             Reading::Serving(ask) => {
                 let certify = || {
                     let reserved = self.current.snapshot().own.reserved();
-                    self.store.certify_serving(&reserved, ask, self.denied())
+                    self.store.certify_serving(&reserved, ask, &self.denials)
                 };
                 self.as_node(request, certify).await?
             }
@@ -98,7 +100,7 @@ impl Desk for Approvals {
         let refusal = decided.as_ref().err().copied();
         let (api, about) = (Arc::clone(&self.api), Arc::clone(request));
         let answered = smol::unblock(move || match decided {
-            Ok(approval) => api.approve(&about, &approval),
+            Ok((approval, not_denied)) => api.approve(&about, &approval, &not_denied),
             Err(refusal) => api.deny(&about, refusal),
         });
         match answered.await {
@@ -122,10 +124,10 @@ impl Approvals {
     pub(super) fn new(
         api: Arc<KubernetesStore>,
         store: Arc<Store>,
-        current: Arc<CurrentCluster>,
+        (current, denials): (Arc<CurrentCluster>, DenialCheck),
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { api, store, current, metrics, listings: AsyncMutex::default(), unsure: Mutex::default() }
+        Self { api, store, current, denials, metrics, listings: AsyncMutex::default(), unsure: Mutex::default() }
     }
 
     /// Looks whether an answer stands whose own answer got lost: then it has its line. Otherwise the request waits still, or was
@@ -154,11 +156,11 @@ impl Approvals {
     }
 
     async fn client(&self, request: &WaitingRequest, ask: &ClientAsk) -> Result<Decided, Later> {
-        let certified = self.store.certify_client(ask.clone(), self.denied()).await?;
+        let certified = self.store.certify_client(ask.clone(), self.denials.clone()).await?;
         if !self.is_to_be_read_first(request, &certified).await? {
             return decided(certified);
         }
-        let certified = self.store.certify_client(ask.clone(), self.denied()).await?;
+        let certified = self.store.certify_client(ask.clone(), self.denials.clone()).await?;
         self.check_clock_for(&certified).await?;
         decided(certified)
     }
@@ -223,11 +225,6 @@ impl Approvals {
         self.store.follow().await;
         listings.listed = Some(begun);
         Ok(true)
-    }
-
-    fn denied(&self) -> impl Fn(&EkDigest) -> bool + Send + use<> {
-        let denials = Arc::clone(&self.current.snapshot().denials);
-        move |ek| denials.has(ek)
     }
 }
 

@@ -15,6 +15,7 @@ mod pulse;
 mod rounds;
 
 use crate::decision::Refusal;
+use crate::denials::DenialCheck;
 use crate::documents::CurrentCluster;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -48,7 +49,7 @@ impl Later {
     fn is_trouble(&self) -> bool {
         match self {
             Self::Waits | Self::Panicked => false,
-            Self::Records(refusal) => *refusal == Refusal::RecordNotWritten,
+            Self::Records(refusal) => [Refusal::RecordNotWritten, Refusal::ClusterUnheard].contains(refusal),
             Self::Api(error) => is_overload(error),
         }
     }
@@ -70,7 +71,7 @@ impl From<StoreError> for Later {
 pub(crate) async fn run(
     api: Arc<KubernetesStore>,
     store: Arc<Store>,
-    current: Arc<CurrentCluster>,
+    known: (Arc<CurrentCluster>, DenialCheck),
     metrics: Arc<Metrics>,
     pulse: Arc<Pulse>,
 ) -> Infallible {
@@ -80,6 +81,6 @@ pub(crate) async fn run(
         let _ = tell.try_send(());
     };
     api.follow_requests(Box::new(tell));
-    let approvals = Approvals::new(api, store, current, Arc::clone(&metrics));
+    let approvals = Approvals::new(api, store, known, Arc::clone(&metrics));
     Rounds::new(Arc::new(approvals), metrics, pulse).run(&told).await
 }

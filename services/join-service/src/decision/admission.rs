@@ -7,7 +7,7 @@ use super::rules::{Rules, disks_with, holder, not_let_in, role};
 use super::state::{Now, State};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    BootSeen, Decided, Finding, NameRule, NodeName, NodeRecord, Recorded, Role, TicketRecord,
+    BootSeen, Decided, Finding, NameRule, NodeName, NodeRecord, NotDenied, Recorded, Role, TicketRecord,
 };
 use latchkey_keys::Uuid;
 
@@ -94,7 +94,7 @@ impl State {
         Ok(Admitted { ek, ask, seen, key_version, name: grant.name, role: grant.role, leases })
     }
 
-    /// Decides an admitted request on the state as it is now. `key_version` is the one that the key service used, `ticket` what the
+    /// Decides an admitted request, of a machine that is not shut out, on the state as it is now. `key_version` is the one that the key service used, `ticket` what the
     /// ticket's token is known by: from then on the token of an earlier one is nobody's.
     ///
     /// # Errors
@@ -103,10 +103,13 @@ impl State {
         &self,
         rules: &Rules,
         admitted: &Admitted,
-        key_version: u32,
-        ticket: Option<&TicketRecord>,
+        not_denied: &NotDenied,
+        (key_version, ticket): (u32, Option<&TicketRecord>),
         now: Now,
     ) -> Result<Plan, Refusal> {
+        if not_denied.ek() != admitted.ek {
+            return Err(Refusal::Denied);
+        }
         let drafted = self.draft(rules, admitted.ek, &admitted.ask, &admitted.seen, (key_version, ticket), now)?;
         // The lease was taken for the role at admission: a promotion in between has none, and a worker gets nothing of a turn.
         if drafted.grant.role != admitted.role {

@@ -81,7 +81,8 @@ impl TryFrom<&v1::ReportRequest> for ReportAsk {
         if code.len() > MAX_CODE || message.len() > MAX_MESSAGE {
             return Err(Refusal::ReportInvalid);
         }
-        let failed = || Outcome::Failed { code: printable(code), message: printable(message) };
+        let shown = |text: &str| latchkey_reason::printable(text).collect();
+        let failed = || Outcome::Failed { code: shown(code), message: shown(message) };
         let outcome = if *succeeded { Outcome::Succeeded } else { failed() };
         let addresses = parse_addresses(addresses).ok_or(Refusal::ReportInvalid)?;
         Ok(Self { disk: uuid(disk_uuid)?, outcome, addresses })
@@ -90,9 +91,4 @@ impl TryFrom<&v1::ReportRequest> for ReportAsk {
 
 fn uuid(text: &str) -> Result<Uuid, Refusal> {
     text.parse().map_err(|_| Refusal::DiskUuidInvalid)
-}
-
-/// Ends in a log and on terminals.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

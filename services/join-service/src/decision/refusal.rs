@@ -30,6 +30,15 @@ reason_codes! {
         /// The operator shut this TPM out.
         Denied = "machine-denied":
             "the operator shut this machine out: `latchkey node allow` takes that back";
+        /// What the cluster decides by is known as of too long ago: a denial may be missed.
+        ClusterUnheard = "cluster-unheard":
+            "the join service hears nothing of the cluster's API server, so that a denial could be missed: see that it answers; nodes keep asking";
+        /// Its evidence would be refused now.
+        NoLongerAdmitted = "no-longer-admitted":
+            "policy, manifests or denials were changed since this machine proved itself, and do not admit it: it proves itself anew";
+        /// It asks more often than any machine needs to.
+        TooManyCalls = "too-many-calls":
+            "this machine asks all the time: find out what runs on it; its next calls are taken some seconds later";
         /// No rule speaks of this TPM, and the operator has not said anything yet.
         Held = "enrolment-held":
             "this machine waits for its operator: `latchkey node admit` with its EK digest lets it in; it keeps asking";
@@ -125,6 +134,7 @@ impl Refusal {
             | Self::RoleDenied
             | Self::FirmwareChanged
             | Self::AlreadyLocked
+            | Self::NoLongerAdmitted
             | Self::DiskTaken
             | Self::NewDiskRefused
             | Self::DiskUnknown => Code::PermissionDenied,
@@ -141,9 +151,10 @@ impl Refusal {
             | Self::RoleInvalid
             | Self::ReportInvalid => Code::InvalidArgument,
             Self::NameTaken => Code::AlreadyExists,
-            Self::TooManyDisks => Code::ResourceExhausted,
+            Self::TooManyDisks | Self::TooManyCalls => Code::ResourceExhausted,
             Self::NodeUnknown => Code::NotFound,
             Self::LeaseHeld
+            | Self::ClusterUnheard
             | Self::KeysUnavailable
             | Self::PolicyReloaded
             | Self::TokenNotMade

@@ -10,7 +10,8 @@ use latchkey_cluster_store::{BootSeen, DiskState, NodeRecord, Outcome, Recorded,
 use latchkey_kubelet_certificates::Reserved;
 
 impl State {
-    /// The record after a report: success confirms the disk and retires the node's others. The node proved its lock in `boot`.
+    /// The record after a report: success confirms the disk and retires the node's others. The node proved its lock in `boot`. It is the
+    /// record as it stands where nothing but the time would be another.
     ///
     /// # Errors
     /// A TPM or disk that is not on record.
@@ -22,7 +23,8 @@ impl State {
         boot: TpmBoot,
         now: Now,
     ) -> Result<NodeRecord, Refusal> {
-        let mut record = self.nodes.get(&ek).ok_or(self.unknown(&ek))?.clone().into_inner();
+        let known = self.nodes.get(&ek).ok_or(self.unknown(&ek))?;
+        let mut record = known.clone().into_inner();
         let disk = record.disks.iter_mut().find(|disk| disk.uuid == report.disk).ok_or(Refusal::DiskUnknown)?;
         if report.outcome == Outcome::Succeeded {
             disk.state = DiskState::Confirmed;
@@ -41,7 +43,11 @@ impl State {
         }
         record.joining_since = None;
         record.keep_lock(boot);
-        record.reported = Some(Reported { at: now.unix, disk: report.disk, outcome: report.outcome.clone() });
+        let at = |seconds: u64| Some(Reported { at: seconds, disk: report.disk, outcome: report.outcome.clone() });
+        record.reported = at(known.reported.as_ref().map_or(now.unix, |before| before.at));
+        if record != **known {
+            record.reported = at(now.unix);
+        }
         Ok(record)
     }
 

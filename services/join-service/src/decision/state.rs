@@ -55,13 +55,14 @@ impl State {
     }
 
     /// Takes over what has changed, one by one. Whether it could be: records that cannot be used, or contradict each other, need all
-    /// of them ([`Self::reload`]).
+    /// of them ([`Self::reload`]), and so does one that is earlier than what is known: what was written last may be known before the
+    /// news of what was written before it, or it is lost.
     #[must_use = "what was not taken over has to be read anew"]
     pub fn follow(&mut self, changes: impl IntoIterator<Item = Change>, now: Now) -> bool {
         if !self.damage.is_empty() {
             return false;
         }
-        let mut control_planes = false;
+        let (mut control_planes, mut went_back) = (false, false);
         for change in changes {
             let ek = match &change {
                 Change::Recorded(record) => record.ek_sha256,
@@ -71,7 +72,7 @@ impl State {
             match change {
                 Change::Recorded(record) => {
                     control_planes |= record.role == Role::ControlPlane;
-                    self.insert(*record);
+                    went_back |= !self.insert(*record);
                 }
                 Change::Gone(ek) => self.remove(&ek),
             }
@@ -79,7 +80,7 @@ impl State {
         if control_planes {
             self.lease = self.lease_after(self.lease, now);
         }
-        self.damage.is_empty()
+        self.damage.is_empty() && !went_back
     }
 
     /// The lease, with what others did: their tickets hold it as ours do, and the reports they took free it.
@@ -171,11 +172,11 @@ impl State {
         Some(Lease::issued(last.ek_sha256, now.uptime))
     }
 
-    pub(super) fn insert(&mut self, record: Recorded) {
+    /// Unless a later one is known; whether it was taken over.
+    pub(super) fn insert(&mut self, record: Recorded) -> bool {
         let ek = record.ek_sha256;
-        // What was written last may be known before the news of what was written before it.
         if self.nodes.get(&ek).is_some_and(|known| known.revision() > record.revision()) {
-            return;
+            return false;
         }
         self.remove(&ek);
         // Only a record that somebody wrote by hand contradicts another one: then neither gets what both name.
@@ -188,6 +189,7 @@ impl State {
             }
         }
         self.nodes.insert(ek, record);
+        true
     }
 
     fn remove(&mut self, ek: &EkDigest) {

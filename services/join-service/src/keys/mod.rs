@@ -122,8 +122,8 @@ impl KeySource {
     pub(crate) async fn measurement(&self, cluster: &ClusterFile) -> Result<MeasurementSecret, KeyError> {
         let secret = match &self.0 {
             Source::Embedded(master) => {
-                let version = KeyVersion::new(cluster.key_version).unwrap_or_else(|| master.current());
-                master.measurement_secret(version).map_err(|error| KeyError::Refused(error.to_string()))?
+                let proven = cluster.measurement_secret(master);
+                return proven.map(MeasurementSecret).map_err(|_| KeyError::ClusterIdMismatch);
             }
             Source::Remote(remote) => remote.fetch(KeyId::MeasurementSecret, cluster.key_version).await?.0,
         };
@@ -132,6 +132,15 @@ impl KeySource {
             Ok(MeasurementSecret(secret))
         } else {
             Err(KeyError::ClusterIdMismatch)
+        }
+    }
+
+    /// Whether a master secret that lies here is the cluster's. What a key service has is asked for when a service is checked
+    /// ([`Self::measurement`]), and with each ticket.
+    pub(crate) fn check(&self, cluster: &ClusterFile) -> Result<(), latchkey_keys::KeyError> {
+        match &self.0 {
+            Source::Embedded(master) => cluster.measurement_secret(master).map(drop),
+            Source::Remote(_) => Ok(()),
         }
     }
 }

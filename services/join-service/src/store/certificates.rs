@@ -2,8 +2,10 @@
 
 use super::Store;
 use super::records::Records;
-use crate::decision::{Refusal, Serving};
+use crate::decision::{Refusal, Serving, State};
+use crate::denials::DenialCheck;
 use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::NotDenied;
 use latchkey_kubelet_certificates::{Approval, CertificateRefusal, ClientAsk, RenewalAsk, Reserved, ServingAsk};
 
 /// What is decided about a request, by whose record.
@@ -16,37 +18,34 @@ pub(crate) struct Certified {
 
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Decided(Result<Approval, CertificateRefusal>),
+    /// An approval comes with the witness that its machine is not shut out.
+    Decided(Result<(Approval, NotDenied), CertificateRefusal>),
     /// See [`Serving::NotReported`].
     NotReported,
 }
 
 impl Store {
     /// Uses the ticket of the token that asks. An approval stands on record when this returns.
-    pub(crate) async fn certify_client(
-        &self,
-        ask: ClientAsk,
-        is_denied: impl Fn(&EkDigest) -> bool + Send + 'static,
-    ) -> Result<Certified, Refusal> {
-        self.in_time(move |records| records.certify_client(&ask, &is_denied)).await
+    pub(crate) async fn certify_client(&self, ask: ClientAsk, denials: DenialCheck) -> Result<Certified, Refusal> {
+        self.in_time(move |records| records.certify_client(&ask, &denials)).await
     }
 
     /// Decides by the record of the node that asks. Writes nothing.
     ///
     /// # Errors
-    /// Records contradict each other about that name.
+    /// Records contradict each other about that name, or it is not known whether the machine is shut out.
     pub(crate) fn certify_serving(
         &self,
         reserved: &Reserved,
         ask: &ServingAsk,
-        is_denied: impl Fn(&EkDigest) -> bool,
+        denials: &DenialCheck,
     ) -> Result<Certified, Refusal> {
         let now = self.now();
         self.look(|state| {
             state.check_name(ask.node())?;
-            let ek = state.node_named(ask.node());
-            let outcome = match state.serve(reserved, ask, is_denied, now) {
-                Serving::Decided(decided) => Outcome::Decided(decided),
+            let (ek, not_denied) = standing(state, ask.node(), denials)?;
+            let outcome = match state.serve(reserved, ask, |_| not_denied.is_none(), now) {
+                Serving::Decided(decided) => outcome(decided, not_denied),
                 Serving::NotReported => Outcome::NotReported,
             };
             Ok(Certified { outcome, ek })
@@ -56,21 +55,19 @@ impl Store {
     /// The same for the renewal of a client certificate.
     ///
     /// # Errors
-    /// Records contradict each other about that name.
-    pub(crate) fn certify_renewal(
-        &self,
-        ask: &RenewalAsk,
-        is_denied: impl Fn(&EkDigest) -> bool,
-    ) -> Result<Certified, Refusal> {
+    /// As [`Self::certify_serving`].
+    pub(crate) fn certify_renewal(&self, ask: &RenewalAsk, denials: &DenialCheck) -> Result<Certified, Refusal> {
         self.look(|state| {
             state.check_name(ask.node())?;
-            Ok(Certified { outcome: Outcome::Decided(state.renew(ask, is_denied)), ek: state.node_named(ask.node()) })
+            let (ek, not_denied) = standing(state, ask.node(), denials)?;
+            let decided = state.renew(ask, |_| not_denied.is_none());
+            Ok(Certified { outcome: outcome(decided, not_denied), ek })
         })
     }
 }
 
 impl Records {
-    fn certify_client(&self, ask: &ClientAsk, is_denied: &dyn Fn(&EkDigest) -> bool) -> Result<Certified, Refusal> {
+    fn certify_client(&self, ask: &ClientAsk, denials: &DenialCheck) -> Result<Certified, Refusal> {
         let holder = self.state().ticket_holder(ask.token().as_str(), self.now());
         let Some(ek) = holder else {
             return Ok(Certified { outcome: Outcome::Decided(Err(CertificateRefusal::TicketUnknown)), ek: None });
@@ -79,8 +76,9 @@ impl Records {
         let decided = self.write(
             &ek,
             |state, now| {
-                Ok(match state.use_ticket(ask, &ek, is_denied(&ek), now) {
-                    Ok((claim, record)) => (record, Ok(claim)),
+                let not_denied = decisive(denials.of(&ek))?;
+                Ok(match state.use_ticket(ask, &ek, not_denied.is_none(), now) {
+                    Ok((claim, record)) => (record, Ok((claim, not_denied))),
                     Err(refusal) => (None, Err(refusal)),
                 })
             },
@@ -88,9 +86,42 @@ impl Records {
                 if let Some(recorded) = written {
                     state.commit_kept(recorded);
                 }
-                Ok(decided.and_then(|claim| claim.stands(state.used_by(&ek).unwrap_or_default())))
+                Ok(match decided {
+                    Ok((claim, not_denied)) => {
+                        outcome(claim.stands(state.used_by(&ek).unwrap_or_default()), not_denied)
+                    }
+                    Err(refusal) => Outcome::Decided(Err(refusal)),
+                })
             },
         )?;
-        Ok(Certified { outcome: Outcome::Decided(decided), ek: Some(ek) })
+        Ok(Certified { outcome: decided, ek: Some(ek) })
+    }
+}
+
+/// The machine of the node of this name, if there is one, and the witness that it is not shut out, if it is not.
+fn standing(
+    state: &State,
+    node: &str,
+    denials: &DenialCheck,
+) -> Result<(Option<EkDigest>, Option<NotDenied>), Refusal> {
+    let ek = state.node_named(node);
+    Ok((ek, ek.map(|ek| decisive(denials.of(&ek))).transpose()?.flatten()))
+}
+
+/// That a machine is shut out decides its request; that nobody knows, nothing.
+fn decisive(checked: Result<NotDenied, Refusal>) -> Result<Option<NotDenied>, Refusal> {
+    match checked {
+        Ok(not_denied) => Ok(Some(not_denied)),
+        Err(Refusal::Denied) => Ok(None),
+        Err(unknown) => Err(unknown),
+    }
+}
+
+fn outcome(decided: Result<Approval, CertificateRefusal>, not_denied: Option<NotDenied>) -> Outcome {
+    match (decided, not_denied) {
+        (Ok(approval), Some(not_denied)) => Outcome::Decided(Ok((approval, not_denied))),
+        (Err(refusal), _) => Outcome::Decided(Err(refusal)),
+        // Nobody is approved without a record, nor while shut out.
+        (Ok(_), None) => Outcome::NotReported,
     }
 }

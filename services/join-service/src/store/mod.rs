@@ -10,10 +10,11 @@ mod news;
 mod records;
 
 use crate::decision::{Admitted, Ask, ControlPlaneTurn, Grant, JoinAsk, Now, Refusal, ReportAsk, Rules, State};
+use crate::denials::DenialCheck;
 pub(crate) use certificates::{Certified, Outcome};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    BootSeen, DiskRelease, NodeStatus, PendingRecord, RecordStore, Recorded, RefusedMachine, ReleaseRefusal,
+    BootSeen, DiskRelease, NodeStatus, NotDenied, PendingRecord, RecordStore, Recorded, RefusedMachine, ReleaseRefusal,
     StoreError, TicketRecord, TpmBoot,
 };
 use latchkey_keys::Uuid;
@@ -100,6 +101,11 @@ impl Store {
         self.records.condition().longest_busy().unwrap_or_default()
     }
 
+    /// How many machines wait for the operator, where that is known. Waits for nothing.
+    pub(crate) fn held(&self) -> Option<usize> {
+        self.records.held()
+    }
+
     /// Has shown what a machine proved that was let in. Waits for nothing.
     pub(crate) fn show_status(&self, ek: EkDigest, status: NodeStatus) {
         self.records.store.show_status(ek, status);
@@ -138,11 +144,12 @@ impl Store {
     pub(crate) async fn hold(&self, ek: EkDigest, ask: &JoinAsk) {
         let pending = PendingRecord::new(ek, &ask.name, ask.role, ask.disk, self.now().unix);
         let written = self.in_time(move |records| {
-            let mut turn = records.turn()?;
-            turn.hold(&pending).map_err(|error| {
+            let written = records.turn()?.hold(&pending).map_err(|error| {
                 tracing::error!(%error, "A machine that waits for the operator could not be written down");
                 Refusal::RecordNotWritten
-            })
+            });
+            records.count_held();
+            written
         });
         // What fails is told above, or by who did not get to it in time.
         let _ = written.await;
@@ -166,10 +173,10 @@ impl Store {
         &self,
         reservation: Reservation,
         rules: Rules,
-        key_version: u32,
-        ticket: Option<TicketRecord>,
+        (key_version, ticket): (u32, Option<TicketRecord>),
+        denials: DenialCheck,
     ) -> Result<Concluded, Refusal> {
-        self.in_time(move |_| reservation.conclude(&rules, key_version, ticket.as_ref())).await
+        self.in_time(move |_| reservation.conclude(&rules, (key_version, ticket.as_ref()), &denials)).await
     }
 
     /// Runs something that waits for the cluster's store, as what waits for records does.
@@ -230,24 +237,28 @@ impl Reservation {
         self.admitted.as_ref()
     }
 
+    /// Each time that it is decided the denials are asked: who removes a machine denies it first, and others write meanwhile.
     fn conclude(
         mut self,
         rules: &Rules,
-        key_version: u32,
-        ticket: Option<&TicketRecord>,
+        issued: (u32, Option<&TicketRecord>),
+        denials: &DenialCheck,
     ) -> Result<Concluded, Refusal> {
         let records = Arc::clone(&self.records);
         let admitted = self.admitted.as_ref().ok_or(Refusal::RecordNotWritten)?;
         let concluded = records.write(
             &admitted.ek(),
             |state, now| {
-                let plan = state.conclude(rules, admitted, key_version, ticket, now)?;
+                let not_denied = denials.of(&admitted.ek())?;
+                let plan = state.conclude(rules, admitted, &not_denied, issued, now)?;
                 let before = state.record(&admitted.ek()).and_then(|record| record.ticket.clone());
                 Ok((plan.record, (plan.grant, before)))
             },
             |state, written, (grant, superseded), now| {
                 let turn = state.commit(admitted, written, now);
-                let release = on_record(state.record(&admitted.ek()), admitted.disk())?;
+                // Writing may have taken seconds.
+                let not_denied = denials.of(&admitted.ek())?;
+                let release = on_record(state.record(&admitted.ek()), admitted.disk(), &not_denied)?;
                 Ok(Concluded { grant, release, turn, superseded })
             },
         )?;
@@ -256,16 +267,20 @@ impl Reservation {
     }
 
     /// The grant of a request that writes nothing, decided on the state in memory.
-    pub(crate) fn conclude_unwritten(mut self, rules: &Rules) -> Result<(Grant, DiskRelease), Refusal> {
+    pub(crate) fn conclude_unwritten(
+        mut self,
+        rules: &Rules,
+        not_denied: &NotDenied,
+    ) -> Result<(Grant, DiskRelease), Refusal> {
         let records = Arc::clone(&self.records);
         let admitted = self.admitted.as_ref().ok_or(Refusal::RecordNotWritten)?;
         let now = records.now();
         let state = records.state();
-        let plan = state.conclude(rules, admitted, admitted.key_version(), None, now)?;
+        let plan = state.conclude(rules, admitted, not_denied, (admitted.key_version(), None), now)?;
         if plan.record.is_some() {
             return Err(Refusal::RecordNotWritten);
         }
-        let release = on_record(state.record(&admitted.ek()), admitted.disk())?;
+        let release = on_record(state.record(&admitted.ek()), admitted.disk(), not_denied)?;
         drop(state);
         self.admitted = None;
         Ok((plan.grant, release))
@@ -281,9 +296,10 @@ impl Drop for Reservation {
 }
 
 /// The witness for the key, by the record that stands.
-fn on_record(record: Option<&Recorded>, disk: Uuid) -> Result<DiskRelease, Refusal> {
-    record.ok_or(Refusal::NodeUnknown)?.release(disk).map_err(|refusal| match refusal {
+fn on_record(record: Option<&Recorded>, disk: Uuid, not_denied: &NotDenied) -> Result<DiskRelease, Refusal> {
+    record.ok_or(Refusal::NodeUnknown)?.release(disk, not_denied).map_err(|refusal| match refusal {
         ReleaseRefusal::DiskReplaced { .. } => Refusal::DiskRetired,
+        ReleaseRefusal::MachineDenied { .. } => Refusal::Denied,
         _ => Refusal::DiskUnknown,
     })
 }

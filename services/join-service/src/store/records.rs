@@ -31,6 +31,8 @@ pub(super) struct Records {
     /// Held for moments, too.
     condition: Mutex<Condition>,
     started: Instant,
+    /// How many machines wait for the operator, as it was counted last, where that is known.
+    held: Mutex<Option<usize>>,
 }
 
 /// How the place of the records is.
@@ -60,7 +62,8 @@ impl Records {
         let state = State::new(read, damage, Now { unix: unix(), uptime: started.elapsed() });
         log_damage(state.damage(), &Damage::new());
         let (state, news, condition) = (Mutex::new(state), Mutex::default(), Mutex::default());
-        Ok(Self { store, state, news, condition, started })
+        let held = Mutex::new(store.held());
+        Ok(Self { store, state, news, condition, started, held })
     }
 
     /// Until nobody can ask any more.
@@ -73,6 +76,16 @@ impl Records {
             }
             self.condition().busy_since.remove(&number);
         }
+    }
+
+    /// Counts the machines that wait: on a thread of the records, since it may take as long as a disk does.
+    pub(super) fn count_held(&self) {
+        let held = self.store.held();
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    }
+
+    pub(super) fn held(&self) -> Option<usize> {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn now(&self) -> Now {
@@ -110,9 +123,11 @@ impl Records {
                         "A report is of an earlier boot than the one on record, and says nothing of its lock"
                     );
                 }
-                let over = state.record(&ek).and_then(|before| before.ticket.clone());
+                let before = state.record(&ek);
+                let over = before.and_then(|before| before.ticket.clone());
+                let record = Some(record).filter(|record| before.is_none_or(|before| **before != *record));
                 // Also if it was reported before: who wrote that may have ended before the token did.
-                Ok((Some(record), over.filter(|ticket| ticket.ends_at > now.unix)))
+                Ok((record, over.filter(|ticket| ticket.ends_at > now.unix)))
             },
             |state, written, over, _| {
                 if let Some(recorded) = written {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::ApiServer;
+use tempfile::TempDir;
 
 impl ApiServer {
     /// Ends etcd as a power failure would: the API server listens, and answers nothing that needs its data.
@@ -18,6 +19,34 @@ impl ApiServer {
     /// If it cannot be started.
     pub fn start_etcd(&mut self) {
         self.start_etcd_with(&[]);
+    }
+
+    /// A copy of etcd's data as it is now, as a snapshot has it; the API server is away meanwhile.
+    ///
+    /// # Panics
+    /// If it cannot be made, or they do not start again.
+    pub fn snapshot_etcd(&mut self) -> TempDir {
+        self.kill_api();
+        self.kill_etcd();
+        let copy = TempDir::with_prefix("latchkey-etcd-").expect("a temporary directory");
+        copied(&self.path("etcd"), copy.path()).expect("etcd's files");
+        self.start_etcd();
+        self.start_api();
+        copy
+    }
+
+    /// Puts this copy in the place of etcd's data: what was written since is lost. The API server is started anew with it, as its
+    /// operator has to.
+    ///
+    /// # Panics
+    /// As [`Self::snapshot_etcd`].
+    pub fn restore_etcd(&mut self, copy: &TempDir) {
+        self.kill_api();
+        self.kill_etcd();
+        fs::remove_dir_all(self.path("etcd")).expect("etcd's files");
+        copied(copy.path(), &self.path("etcd")).expect("etcd's files");
+        self.start_etcd();
+        self.start_api();
     }
 
     /// Has it full: from now on it takes no write.
@@ -80,4 +109,19 @@ impl ApiServer {
         }
         any(&self.path("etcd"), bytes).expect("etcd's files")
     }
+}
+
+/// Copies a directory with all that is in it.
+fn copied(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copied(&path, &to)?;
+        } else {
+            fs::copy(&path, &to).map(drop)?;
+        }
+    }
+    Ok(())
 }

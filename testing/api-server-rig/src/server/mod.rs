@@ -174,6 +174,20 @@ impl ApiServer {
         self.api = Some(self.api_server("kube-apiserver", &self.ports.api));
     }
 
+    /// Has the API server stand still: connections stay open, new ones are taken by the kernel, and nothing is answered.
+    pub fn freeze_api(&self) {
+        if let Some(api) = &self.api {
+            api.freeze();
+        }
+    }
+
+    /// Has it go on.
+    pub fn thaw_api(&self) {
+        if let Some(api) = &self.api {
+            api.thaw();
+        }
+    }
+
     /// Another API server over the same etcd, with the same authority and the same arguments: that of a second control plane. It is
     /// ready, and ends before this one is dropped.
     ///

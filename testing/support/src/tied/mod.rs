@@ -91,6 +91,16 @@ impl Process {
         self.signal(rustix::process::Signal::KILL);
     }
 
+    /// Has it stand still (SIGSTOP), with all its connections open.
+    pub fn freeze(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Has it go on (SIGCONT).
+    pub fn thaw(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
     /// Waits until it is collected after it was killed; false if the kernel does not get there.
     pub fn gone(&self) -> bool {
         self.wait(GONE).is_some()

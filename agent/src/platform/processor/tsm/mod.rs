@@ -69,6 +69,14 @@ pub enum TsmError {
         /// Why.
         source: io::Error,
     },
+    /// The guest runs at a lower privilege level than the peer takes reports of.
+    #[error("this guest asks for reports at VMPL {floor} and lower ones, and the peer takes those of VMPL {demanded}")]
+    Level {
+        /// The highest level that it may ask at.
+        floor: u32,
+        /// The peer's.
+        demanded: u32,
+    },
     /// The kernel did not answer as it should.
     #[error("{}: {source}", path.display())]
     Io {
@@ -102,9 +110,10 @@ impl Tsm {
     pub(super) fn report(
         &self,
         kinds: &BTreeSet<ProcessorKind>,
+        vmpl: u32,
         report_data: &[u8; 64],
     ) -> Result<ProcessorEvidence, TsmError> {
-        self.entry()?.ask(kinds, report_data)
+        self.entry()?.ask(kinds, vmpl, report_data)
     }
 
     fn entry(&self) -> Result<Entry, TsmError> {
@@ -121,15 +130,23 @@ impl Tsm {
 
 impl Entry {
     /// Writes the data, and reads what the processor made of them.
-    fn ask(&self, kinds: &BTreeSet<ProcessorKind>, report_data: &[u8; 64]) -> Result<ProcessorEvidence, TsmError> {
+    fn ask(
+        &self,
+        kinds: &BTreeSet<ProcessorKind>,
+        vmpl: u32,
+        report_data: &[u8; 64],
+    ) -> Result<ProcessorEvidence, TsmError> {
         let provider = self.text("provider")?;
         let known = PROVIDERS.iter().find(|(name, kind)| *name == provider && kinds.contains(kind));
         let Some((_, kind)) = known else {
             let demanded: Vec<_> = kinds.iter().map(ProcessorKind::to_string).collect();
             return Err(TsmError::Provider { provider, demanded: demanded.join(" or ") });
         };
-        if *kind == ProcessorKind::SnpSvsm {
-            self.choose_svsm()?;
+        match kind {
+            // It asks for itself, at its own level.
+            ProcessorKind::SnpSvsm => self.choose_svsm()?,
+            ProcessorKind::Snp => self.choose_level(vmpl)?,
+            ProcessorKind::SnpAzureHcl | ProcessorKind::Tdx => {}
         }
         let place = self.0.join("inblob");
         fs::write(&place, report_data).map_err(|source| TsmError::Io { path: place, source })?;
@@ -154,6 +171,25 @@ impl Entry {
             ProcessorKind::SnpSvsm => SvsmEvidence::new(SnpEvidence::new(report, table)?, manifest)?.into(),
             ProcessorKind::Tdx => TdxEvidence::new(report)?.into(),
         })
+    }
+
+    /// Has the kernel ask at this level. Unasked it asks at 0, which a guest below another one (an SVSM, a paravisor) may not.
+    fn choose_level(&self, vmpl: u32) -> Result<(), TsmError> {
+        let floor = match self.text("privlevel_floor") {
+            // Not every provider has levels.
+            Err(TsmError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => 0,
+            floor => floor?.parse().unwrap_or(0),
+        };
+        if floor > vmpl {
+            return Err(TsmError::Level { floor, demanded: vmpl });
+        }
+        if vmpl == 0 {
+            return Ok(());
+        }
+        let path = self.0.join("privlevel");
+        let written = File::options().write(true).open(&path);
+        let written = written.and_then(|mut file| file.write_all(vmpl.to_string().as_bytes()));
+        written.map_err(|source| TsmError::Io { path, source })
     }
 
     /// Has the SVSM ask for the report.

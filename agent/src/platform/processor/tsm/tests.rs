@@ -22,7 +22,7 @@ fn filled(attributes: &[(&str, &[u8])]) -> (tempfile::TempDir, Entry) {
 
 fn refusal(attributes: &[(&str, &[u8])]) -> String {
     let (_directory, entry) = filled(attributes);
-    entry.ask(&both(), &[1; 64]).unwrap_err().to_string()
+    entry.ask(&both(), 0, &[1; 64]).unwrap_err().to_string()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn the_data_go_in_and_report_and_certificates_come_out() {
     for (table, shown) in [(Some(&b"table"[..]), &b"table"[..]), (Some(b""), b""), (None, b"")] {
         let table = table.map(|table| ("auxblob", table));
         let (directory, entry) = filled(&[&rest[..], table.as_slice()].concat());
-        let evidence = entry.ask(&both(), &[1; 64]).unwrap();
+        let evidence = entry.ask(&both(), 0, &[1; 64]).unwrap();
         let evidence = evidence.snp().unwrap();
         assert_eq!((evidence.report(), evidence.certificates()), (&REPORT[..], shown));
         assert_eq!(fs::read(directory.path().join("inblob")).unwrap(), [1; 64]);
@@ -42,10 +42,35 @@ fn the_data_go_in_and_report_and_certificates_come_out() {
 fn a_quote_of_a_tdx_guest_comes_the_same_way_where_the_peer_takes_one() {
     let quote = [4; 5006];
     let (_directory, entry) = filled(&[("provider", b"tdx_guest\n"), ("generation", b"1\n"), ("outblob", &quote)]);
-    let evidence = entry.ask(&both(), &[1; 64]).unwrap();
+    let evidence = entry.ask(&both(), 0, &[1; 64]).unwrap();
     assert_eq!(evidence.tdx().unwrap().quote(), quote);
-    let error = entry.ask(&[ProcessorKind::Snp].into(), &[1; 64]).unwrap_err().to_string();
+    let error = entry.ask(&[ProcessorKind::Snp].into(), 0, &[1; 64]).unwrap_err().to_string();
     assert!(error.contains("tdx_guest") && error.contains("a SEV-SNP report"), "{error}");
+}
+
+/// Attributes of Linux' `Documentation/ABI/testing/configfs-tsm`: `privlevel` is written only, `privlevel_floor` is read.
+#[test]
+fn the_report_is_asked_for_at_the_level_that_the_peer_takes() {
+    let rest: [(&str, &[u8]); 5] = [
+        ("provider", b"sev_guest\n"),
+        ("generation", b"1\n"),
+        ("outblob", &REPORT),
+        ("privlevel", b""),
+        ("privlevel_floor", b"2\n"),
+    ];
+    for (asked, written) in [(2, "2"), (3, "3")] {
+        let (directory, entry) = filled(&rest);
+        entry.ask(&both(), asked, &[1; 64]).unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join("privlevel")).unwrap(), written);
+    }
+    let (directory, entry) = filled(&rest);
+    let error = entry.ask(&both(), 1, &[1; 64]).unwrap_err();
+    assert!(matches!(error, TsmError::Level { floor: 2, demanded: 1 }), "{error}");
+    assert!(!directory.path().join("inblob").exists(), "nothing was asked");
+    // A kernel that cannot is told of, instead of a report of another level.
+    let (_directory, entry) = filled(&rest[..3]);
+    let error = entry.ask(&both(), 1, &[1; 64]).unwrap_err().to_string();
+    assert!(error.contains("privlevel"), "{error}");
 }
 
 #[test]
@@ -72,7 +97,7 @@ const IN_SVSM: [(&str, &[u8]); 7] = [
 ];
 
 fn ask_svsm(entry: &Entry) -> Result<ProcessorEvidence, TsmError> {
-    entry.ask(&[ProcessorKind::SnpSvsm].into(), &[1; 64])
+    entry.ask(&[ProcessorKind::SnpSvsm].into(), 0, &[1; 64])
 }
 
 #[test]
@@ -92,7 +117,7 @@ fn an_svsm_is_asked_for_its_tpm_and_its_manifest_comes_out() {
 #[test]
 fn nobody_asks_an_svsm_unless_the_peer_wants_it() {
     let (directory, entry) = filled(&IN_SVSM);
-    assert!(matches!(entry.ask(&both(), &[1; 64]).unwrap(), ProcessorEvidence::Snp(_)));
+    assert!(matches!(entry.ask(&both(), 0, &[1; 64]).unwrap(), ProcessorEvidence::Snp(_)));
     assert_eq!(fs::read(directory.path().join("service_provider")).unwrap(), b"");
 }
 
@@ -148,7 +173,7 @@ fn a_report_that_somebody_else_asked_for_meanwhile_is_refused() {
         fs::write(&generation, "2\n").unwrap();
         report.write_all(&REPORT).unwrap();
     });
-    let error = entry.ask(&both(), &[1; 64]).unwrap_err();
+    let error = entry.ask(&both(), 0, &[1; 64]).unwrap_err();
     kernel.join().unwrap();
     assert!(matches!(&error, TsmError::Raced { first, then } if first == "1" && then == "2"), "{error}");
 }

@@ -3,6 +3,10 @@
 //! Specification: AMD 56421, "SEV-ES Guest-Hypervisor Communication Block Standardization", chapter "SNP Extended Guest
 //! Request": rows of a GUID, an offset and a length (4 bytes each, little-endian), the last one zero; the certificates behind
 //! them. The same bytes are `auxblob` of configfs-tsm.
+//!
+//! The standard does not say how a GUID stands there. Hosts write it as RFC 4122 does, in the order of its text (AWS; the libraries of AMD,
+//! Google and virtee read it so), or as EFI does, with its first three groups reversed. Both are read: no known GUID is another
+//! one in the other order.
 
 use crate::refusal::{ReasonCode, Refusal};
 
@@ -28,7 +32,7 @@ impl CertificateTable {
     ///
     /// # Errors
     /// `snp-certificate-table-malformed`: longer than [`Self::MAX`]; more than [`MAX_ROWS`] rows or none that ends them; a
-    /// certificate that lies outside, over the rows or over another one; one kind twice.
+    /// certificate that lies outside, over the rows or over another one; one kind twice; GUIDs in both orders.
     pub fn parse(table: &[u8]) -> Result<HostCertificates<'_>, Refusal> {
         if table.len() > Self::MAX {
             return Err(malformed(format!("{} bytes, at most {}", table.len(), Self::MAX)));
@@ -40,6 +44,7 @@ impl CertificateTable {
         let behind_rows = (rows.len() + 1) * ROW;
         let mut taken = Vec::new();
         let mut found = HostCertificates::default();
+        let mut order = None;
         for Row { guid, offset, length } in rows {
             let end =
                 offset.checked_add(length).filter(|end| *end <= table.len() && offset >= behind_rows && length > 0);
@@ -50,7 +55,11 @@ impl CertificateTable {
                 return Err(malformed(format!("the certificate at {offset} lies over another one")));
             }
             taken.push((offset, end));
-            let place = match guid {
+            let Some((known, its_order)) = known(guid) else { continue };
+            if *order.get_or_insert(its_order) != its_order {
+                return Err(malformed("its GUIDs stand in the order of RFC 4122 and in EFI's"));
+            }
+            let place = match known {
                 VCEK => &mut found.vcek,
                 VLEK => &mut found.vlek,
                 _ => continue,
@@ -91,6 +100,23 @@ fn rows(table: &[u8]) -> Result<Vec<Row>, Refusal> {
     Err(malformed("its rows do not end"))
 }
 
+/// How a GUID's bytes stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GuidOrder {
+    Rfc4122,
+    Efi,
+}
+
+/// Which of the GUIDs that the standard names it is, and in which order it stands.
+fn known(bytes: [u8; 16]) -> Option<(u128, GuidOrder)> {
+    let [a0, a1, a2, a3, b0, b1, c0, c1, rest @ ..] = bytes;
+    let [d0, d1, d2, d3, d4, d5, d6, d7] = rest;
+    let turned = [a3, a2, a1, a0, b1, b0, c1, c0, d0, d1, d2, d3, d4, d5, d6, d7];
+    let orders = [(bytes, GuidOrder::Rfc4122), (turned, GuidOrder::Efi)];
+    let read = orders.map(|(bytes, order)| (u128::from_be_bytes(bytes), order));
+    read.into_iter().find(|(guid, _)| [VCEK, VLEK, ASK, ARK].contains(guid))
+}
+
 fn malformed(detail: impl Into<String>) -> Refusal {
     Refusal::new(ReasonCode::SnpCertificateTableMalformed, detail)
 }
@@ -98,7 +124,8 @@ fn malformed(detail: impl Into<String>) -> Refusal {
 const ROW: usize = 24;
 /// ASK or ASVK, ARK, VCEK, VLEK and a list of revoked ones: the standard names five.
 const MAX_ROWS: usize = 16;
-/// 63da758d-e664-4564-adc5-f4b93be8accd, as a GUID is stored.
-const VCEK: [u8; 16] = [0x8d, 0x75, 0xda, 0x63, 0x64, 0xe6, 0x64, 0x45, 0xad, 0xc5, 0xf4, 0xb9, 0x3b, 0xe8, 0xac, 0xcd];
-/// a8074bc2-a25a-483e-aae6-39c045a0b8a1, as a GUID is stored.
-const VLEK: [u8; 16] = [0xc2, 0x4b, 0x07, 0xa8, 0x5a, 0xa2, 0x3e, 0x48, 0xaa, 0xe6, 0x39, 0xc0, 0x45, 0xa0, 0xb8, 0xa1];
+const VCEK: u128 = 0x63da758d_e664_4564_adc5_f4b93be8accd;
+const VLEK: u128 = 0xa8074bc2_a25a_483e_aae6_39c045a0b8a1;
+/// ASVK stands under it, too.
+const ASK: u128 = 0x4ab7b379_bbac_4fe4_a02f_05aef327c782;
+const ARK: u128 = 0xc0b406a4_a803_4952_9743_3fb6014cd0ae;

@@ -59,18 +59,21 @@ impl GuestPolicy {
     }
 }
 
-/// `PLATFORM_INFO`: how the machine is set now (AMD 56860, table `PLATFORM_INFO`).
+/// `PLATFORM_INFO`: how the machine is set now (AMD 56860, table `PLATFORM_INFO`). It describes and changes nothing of what else the report
+/// means, and each generation of firmware says more there: so whatever is set is read, and a policy decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlatformInfo(u64);
 
 impl PlatformInfo {
-    pub(super) fn parse(bits: u64) -> Result<Self, Refusal> {
-        // SMT, TSME, ECC, RAPL off, ciphertext hiding, alias check done, and TIO.
-        const KNOWN: u64 = 0b1011_1111;
-        if bits & !KNOWN != 0 {
-            return Err(reserved(format_args!("PLATFORM_INFO beside {KNOWN:#b}")));
-        }
-        Ok(Self(bits))
+    pub(super) fn new(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The bits that this program has no name for.
+    pub fn unknown(self) -> u64 {
+        // SMT, TSME, ECC, RAPL off, ciphertext hiding, alias check done, the IOMMU's writes safe (Turin), and TIO.
+        const KNOWN: u64 = 0b1111_1111;
+        self.0 & !KNOWN
     }
 
     /// Cores have two threads.
@@ -86,5 +89,10 @@ impl PlatformInfo {
     /// Memory was looked through for addresses that mean the same cell (`BadRAM`, CVE-2024-21944).
     pub fn aliases_checked(self) -> bool {
         self.0 >> 5 & 1 != 0
+    }
+
+    /// The IOMMU's own writes cannot reach guests' memory.
+    pub fn iommu_writes_safe(self) -> bool {
+        self.0 >> 6 & 1 != 0
     }
 }

@@ -44,7 +44,7 @@ impl SnpReport {
     pub const SIZE: usize = 0x4a0;
 
     /// Reads a report: exactly [`Self::SIZE`] bytes, of version 2 to 5, whose reserved bytes and bits are as the specification
-    /// says. What a later version puts there could change what the rest means.
+    /// says. What a later version puts there could change what the rest means; bits of `PLATFORM_INFO` cannot, and are the policy's to judge.
     ///
     /// # Errors
     /// * `snp-report-malformed`: another length, version, signature algorithm or kind of key.
@@ -82,7 +82,7 @@ impl SnpReport {
         Ok(Self {
             version,
             policy: GuestPolicy::parse(long(bytes, POLICY))?,
-            platform: PlatformInfo::parse(long(bytes, PLATFORM_INFO))?,
+            platform: PlatformInfo::new(long(bytes, PLATFORM_INFO)),
             signing_key,
             chip_masked: flags & 1 << 1 != 0,
             product: if version >= 3 { Some(SnpProduct::of_processor(field(bytes, CPUID))?) } else { None },

@@ -18,6 +18,7 @@ use x509_cert::der::Decode as _;
 use super::certificate::SnpCertificate;
 use crate::parse::{SigningKey, SnpProduct};
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::chain_words;
 use crate::verify::published::{Validity, is_signed};
 
 /// What the collateral has of one product's authority.
@@ -111,7 +112,10 @@ impl Authority {
         match revocations.list.find_serial(certificate.tbs_certificate().serial_number().as_bytes()) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(Refusal::new(ReasonCode::SnpCertificateRevoked, format!("{name} is on the list"))),
-            Err(error) => Err(Refusal::new(ReasonCode::CollateralMalformed, format!("the list of {name}: {error}"))),
+            Err(error) => Err(Refusal::new(
+                ReasonCode::CollateralMalformed,
+                format!("the list of {name}: {}", chain_words(&error)),
+            )),
         }
     }
 }
@@ -131,7 +135,7 @@ fn refuse(error: &Error, kind: SigningKey) -> Refusal {
         | Error::ExtensionValueInvalid => ReasonCode::SnpCertificateMalformed,
         _ => ReasonCode::SnpCertificateUntrusted,
     };
-    Refusal::new(code, format!("the chain of the {}: {error}", kind.name()))
+    Refusal::new(code, format!("the chain of the {}: {}", kind.name(), chain_words(error)))
 }
 
 /// How AMD's certificates and lists are signed, and nothing else.

@@ -11,6 +11,7 @@ use x509_cert::der::Decode as _;
 use super::authority::{Issuer, Revocations};
 use crate::parse::SnpProduct;
 use crate::refusal::Refusal;
+use crate::verify::chain_words;
 use crate::verify::published::{CollateralFile, Piece, PieceKind, Validity, malformed, pieces};
 
 /// One certificate or list of a file.
@@ -53,7 +54,7 @@ impl Item<'_> {
         let list = <CertificateList>::from_der(&self.der).map_err(|error| self.malformed(error))?;
         let validity = Validity::of_list(&list)
             .ok_or_else(|| self.malformed("a list that does not say when the next one comes"))?;
-        let list = OwnedCertRevocationList::from_der(&self.der).map_err(|error| self.malformed(error))?;
+        let list = OwnedCertRevocationList::from_der(&self.der).map_err(|error| self.malformed(chain_words(&error)))?;
         let list = webpki::CertRevocationList::from(list);
         // Of a part of what was revoked the rest would be taken for good.
         if list.issuing_distribution_point().is_some() {

@@ -16,6 +16,7 @@ use crate::ends::End;
 use crate::parse::Digest;
 use crate::reference::format_rfc3339;
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::chain_words;
 use crate::verify::published::{CollateralFile, Validity};
 
 /// A snapshot: made of files once, and asked by any number of threads. To take up other files is to make another. Everything in it is
@@ -166,7 +167,10 @@ impl List {
         match self.parsed.find_serial(serial) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(Refusal::new(ReasonCode::TdxCertificateRevoked, format!("{name} is on the list"))),
-            Err(error) => Err(Refusal::new(ReasonCode::CollateralMalformed, format!("the list for {name}: {error}"))),
+            Err(error) => Err(Refusal::new(
+                ReasonCode::CollateralMalformed,
+                format!("the list for {name}: {}", chain_words(&error)),
+            )),
         }
     }
 }

@@ -9,6 +9,7 @@ use webpki::{CertRevocationList, OwnedCertRevocationList};
 use super::authority::{PckAuthority, Subject, subject};
 use crate::reference::parse_rfc3339;
 use crate::refusal::Refusal;
+use crate::verify::chain_words;
 use crate::verify::published::{CollateralFile, MAX_FILE, Piece, PieceKind, Validity, pieces};
 
 /// One thing that a file holds.
@@ -64,7 +65,8 @@ fn item(file: &CollateralFile<'_>, piece: Piece) -> Result<Item, Refusal> {
         (PieceKind::List(list), Some(Subject::Root | Subject::Authority(_))) => {
             let validity = Validity::of_list(&list)
                 .ok_or_else(|| file.malformed("a list that does not say when the next one comes"))?;
-            let parsed = OwnedCertRevocationList::from_der(&piece.der).map_err(|error| file.malformed(error))?;
+            let parsed =
+                OwnedCertRevocationList::from_der(&piece.der).map_err(|error| file.malformed(chain_words(&error)))?;
             let parsed = CertRevocationList::from(parsed);
             // Of a part of what was revoked the rest would be taken for good.
             if parsed.issuing_distribution_point().is_some() {

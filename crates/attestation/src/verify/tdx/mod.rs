@@ -98,11 +98,13 @@ impl TdxCollateral {
     /// Checks a quote at `now` (seconds since the Unix epoch): that a quoting enclave of Intel's signed it, and signed `report_data`.
     ///
     /// # Errors
-    /// `tdx-quote-…`, `tdx-collateral-…`, `tdx-certificate-revoked`, `tdx-tcb-revoked`, `tdx-report-data-mismatch`.
+    /// `tdx-quote-…`, `tdx-collateral-…`, `tdx-certificate-…`, `tdx-tcb-revoked`, `tdx-tcb-too-old`, `tdx-module-unknown`,
+    /// `tdx-report-data-mismatch`.
     pub fn verify(&self, bytes: &[u8], report_data: &[u8; 64], now: u64) -> Result<VerifiedTdxQuote, Refusal> {
         let quote = TdxQuote::parse(bytes)?;
         quote.check_attributes()?;
         let parts = self.parts_for(&quote, now)?;
+        quote.check_validity(now)?;
         let verifier = QuoteVerifier::new(parts.root).allow_service_td(true);
         let claims =
             verifier.verify_with_policy(bytes, parts.library, now, &Everything).map_err(|error| untrusted(&error))?;
@@ -144,13 +146,41 @@ impl LibraryPolicy for Everything {
     }
 }
 
-/// The library gives words alone. Of a revoked TCB it makes an error, whatever a policy says; a test holds on to the words.
+/// The library gives words alone: what they are about has a code and words of ours, and tests hold on to theirs. Of a revoked TCB it makes an
+/// error, whatever a policy says.
 fn untrusted(error: &anyhow::Error) -> Refusal {
-    let words = format!("{error:#}");
-    let revoked = words == "TCB status is invalid: Revoked";
-    let code = if revoked { ReasonCode::TdxTcbRevoked } else { ReasonCode::TdxQuoteUntrusted };
-    Refusal::new(code, words)
+    let theirs = format!("{error:#}");
+    let (_, code, ours) = REFUSED.into_iter().find(|(phrase, _, _)| theirs.contains(phrase)).unwrap_or((
+        "",
+        ReasonCode::TdxQuoteUntrusted,
+        "it does not lead to Intel",
+    ));
+    match code {
+        ReasonCode::TdxQuoteUntrusted => Refusal::new(code, format!("{ours} ({theirs})")),
+        _ => Refusal::new(code, ours),
+    }
 }
+
+/// What the library says, and what that is.
+const REFUSED: [(&str, ReasonCode, &str); 9] = [
+    ("TCB status is invalid: Revoked", ReasonCode::TdxTcbRevoked, "Intel revoked what the platform runs"),
+    (
+        "No matching TCB level found",
+        ReasonCode::TdxTcbTooOld,
+        "its processor or TDX module is below every level listed",
+    ),
+    ("from TDX module TCB levels", ReasonCode::TdxTcbTooOld, "its TDX module is below every level listed"),
+    ("from QE Identity", ReasonCode::TdxTcbTooOld, "its quoting enclave is below every level listed"),
+    (
+        "TDX module identity check",
+        ReasonCode::TdxModuleUnknown,
+        "MRSIGNERSEAM or SEAMATTRIBUTES are not those of Intel's TCB information",
+    ),
+    ("QE report hash mismatch", ReasonCode::TdxQuoteUntrusted, "the quoting enclave vouches for another key"),
+    ("QE ", ReasonCode::TdxQuoteUntrusted, "the quoting enclave is not the one that Intel names"),
+    ("ignature is invalid", ReasonCode::TdxQuoteUntrusted, "a signature is not by the key that has to make it"),
+    ("ertificate chain", ReasonCode::TdxQuoteUntrusted, "a chain of certificates does not lead to Intel's root"),
+];
 
 fn status(status: TcbStatus) -> Result<TdxTcbStatus, Refusal> {
     Ok(match status {

@@ -7,7 +7,9 @@ use x509_cert::der::Decode as _;
 
 use super::authority::PckAuthority;
 use crate::parse::{LaunchDigest, TdxEvidence};
+use crate::reference::format_rfc3339;
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::Validity;
 
 /// A TDX quote of version 4 or 5, of a TD report 1.0, 1.5 or 1.5 with extensions.
 #[derive(Debug, Clone)]
@@ -19,6 +21,8 @@ pub struct TdxQuote {
     fmspc: [u8; 6],
     authority: PckAuthority,
     serial: Vec<u8>,
+    /// When all certificates of the chain in it are valid.
+    validity: Validity,
 }
 
 impl TdxQuote {
@@ -56,7 +60,12 @@ impl TdxQuote {
         let authority = PckAuthority::of_issuer(&certificate)
             .ok_or_else(|| of_leaf(&"neither Intel's authority for processors nor the one for platforms issued it"))?;
         let serial = certificate.tbs_certificate().serial_number().as_bytes().to_vec();
-        Ok(Self { report, has_service_tds, vm, fmspc: extension.fmspc, authority, serial })
+        let mut validity = Validity::of_certificate(&certificate);
+        for der in chain.iter().skip(1) {
+            let above = Certificate::from_der(der).map_err(|error| malformed(format!("a certificate: {error}")))?;
+            validity = validity.and(Validity::of_certificate(&above));
+        }
+        Ok(Self { report, has_service_tds, vm, fmspc: extension.fmspc, authority, serial, validity })
     }
 
     /// The family, model and configuration of the platform (FMSPC): Intel's TCB information is by it.
@@ -72,6 +81,21 @@ impl TdxQuote {
     /// The serial number of the certificate of the platform's key.
     pub(super) fn serial(&self) -> &[u8] {
         &self.serial
+    }
+
+    /// Refuses a quote whose chain of certificates is not valid at `now`.
+    pub(super) fn check_validity(&self, now: u64) -> Result<(), Refusal> {
+        let Validity { from, to } = self.validity;
+        let (code, detail) = if now < from {
+            let detail = format!("the certificates of the platform's key are valid from {} on", format_rfc3339(from));
+            (ReasonCode::TdxCertificateNotYetValid, detail)
+        } else if now > to {
+            let detail = format!("the certificates of the platform's key ended at {}", format_rfc3339(to));
+            (ReasonCode::TdxCertificateExpired, detail)
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::new(code, detail))
     }
 
     /// What the guest had signed.

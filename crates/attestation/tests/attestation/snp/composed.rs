@@ -2,7 +2,7 @@
 
 use latchkey_attestation::fake_amd::{Change, FakeAmd};
 use latchkey_attestation::fake_tpm::FakeTpm;
-use latchkey_attestation::parse::{ProcessorKind, SigningKey, SnpEvidence, SnpProduct};
+use latchkey_attestation::parse::{ProcessorKind, SigningKey, SnpEvidence, SnpProduct, TpmChallenge};
 use latchkey_attestation::validate::AdmittedProcessor;
 use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::{
@@ -34,14 +34,14 @@ fn over(data: [u8; 64]) -> impl FnOnce(&mut Change) {
 /// A machine that booted image 1, with what `report` makes of the report data that are due.
 fn decided(
     images: &[Value],
-    report: impl FnOnce(&FakeAmd, [u8; 64]) -> Option<SnpEvidence>,
+    report: impl FnOnce(&FakeAmd, &FakeTpm, [u8; 64]) -> Option<SnpEvidence>,
 ) -> Result<Admission, Refusal> {
     let (tpm, amd) = (booted(1), FakeAmd::new(SnpProduct::Milan));
     let policy = policy(&tpm);
     let (challenge, pending) = Appraisal::begin(&policy, &tpm.identity(), NOW, &SystemRandom::new())?;
     assert!(challenge.processors().contains(&ProcessorKind::Snp), "a policy with the section asks for a report");
     let mut evidence = tpm.evidence(&challenge, &BINDING).unwrap();
-    if let Some(snp) = report(&amd, report_data(&BINDING, tpm.ak_public())) {
+    if let Some(snp) = report(&amd, &tpm, report_data(&BINDING, tpm.ak_public())) {
         evidence = evidence.with_processor(snp.into());
     }
     // As it goes over the wire.
@@ -53,7 +53,7 @@ fn decided(
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as what shows none")]
-fn honest(amd: &FakeAmd, data: [u8; 64]) -> Option<SnpEvidence> {
+fn honest(amd: &FakeAmd, _: &FakeTpm, data: [u8; 64]) -> Option<SnpEvidence> {
     Some(amd.guest(SigningKey::Vcek, 3, over(data)).evidence())
 }
 
@@ -73,7 +73,7 @@ fn a_quote_and_a_report_of_one_machine_and_one_image_are_admitted_together() {
 
 #[test]
 fn a_host_that_gives_no_certificates_leaves_it_to_the_collateral() {
-    let bare = |amd: &FakeAmd, data: [u8; 64]| {
+    let bare = |amd: &FakeAmd, _: &FakeTpm, data: [u8; 64]| {
         let guest = amd.guest(SigningKey::Vcek, 3, over(data));
         SnpEvidence::new(guest.report.to_vec(), None).ok()
     };
@@ -83,16 +83,40 @@ fn a_host_that_gives_no_certificates_leaves_it_to_the_collateral() {
 
 #[test]
 fn a_quote_without_a_report_is_refused() {
-    assert_eq!(code(decided(&[image(1, LAUNCH, true)], |_, _| None)), ReasonCode::SnpReportMissing);
+    assert_eq!(code(decided(&[image(1, LAUNCH, true)], |_, _, _| None)), ReasonCode::SnpReportMissing);
 }
 
 #[test]
 fn a_report_of_another_session_or_for_another_ak_is_refused() {
     let images = [image(1, LAUNCH, true)];
     let other = booted(1);
-    for data in [report_data(&[0xb2; 32], other.ak_public()), report_data(&BINDING, other.ak_public()), [0; 64]] {
-        let relayed = decided(&images, |amd, _| honest(amd, data));
+    for data in [report_data(&BINDING, other.ak_public()), [0; 64]] {
+        let relayed = decided(&images, |amd, tpm, _| honest(amd, tpm, data));
         assert_eq!(code(relayed), ReasonCode::SnpReportDataMismatch);
+    }
+    // Of this very AK: a guest's report of an earlier session, beside a fresh quote. Any one bit of the binding makes another session.
+    for bit in [0, 100, 255] {
+        let mut earlier = BINDING;
+        earlier[bit / 8] ^= 1 << (bit % 8);
+        let replayed = decided(&images, |amd, tpm, _| honest(amd, tpm, report_data(&earlier, tpm.ak_public())));
+        assert_eq!(code(replayed), ReasonCode::SnpReportDataMismatch, "bit {bit}");
+    }
+}
+
+#[test]
+fn the_challenge_says_at_which_level_the_report_is_asked_for() {
+    let tpm = booted(1);
+    for (vmpl, word) in [(0, None), (2, Some(r#""vmpl":2"#))] {
+        let mut json = policy_json(pinned(&[digest_of(&tpm)]));
+        json["snp"] = json!({
+            "tcb_floor": {"milan": {}}, "keys": ["vcek"], "revocation_list": "demanded", "vmpl": vmpl, "minimum_abi": "0.0",
+        });
+        let policy = support::policy(&json);
+        let (challenge, _) = Appraisal::begin(&policy, &tpm.identity(), NOW, &SystemRandom::new()).unwrap();
+        let wire = serde_json::to_string(&challenge).unwrap();
+        // Agents that do not know the word are asked as before where it says nothing new.
+        assert!(word.map_or_else(|| !wire.contains("vmpl"), |word| wire.contains(word)), "{wire}");
+        assert_eq!(serde_json::from_str::<TpmChallenge>(&wire).unwrap().vmpl(), vmpl);
     }
 }
 
@@ -107,7 +131,7 @@ fn a_report_of_a_launch_of_nobody_or_of_another_image_is_refused() {
 
 #[test]
 fn a_guest_that_its_host_may_debug_is_refused_whatever_its_tpm_says() {
-    let debug = |amd: &FakeAmd, data: [u8; 64]| {
+    let debug = |amd: &FakeAmd, _: &FakeTpm, data: [u8; 64]| {
         let guest = amd.guest(SigningKey::Vcek, 3, |change| {
             over(data)(change);
             change.report[0x08 + 2] |= 1 << 3;

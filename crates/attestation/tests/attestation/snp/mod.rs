@@ -2,15 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod certificate_table;
 mod composed;
 mod fixture;
 mod hcl;
 mod inventory;
 use crate::support;
 mod svsm;
-
-use std::fs;
-use std::path::Path;
 
 use latchkey_attestation::parse::{HostCertificates, SigningKey, SnpProduct, SnpReport};
 use latchkey_attestation::policy::{RevocationList, SnpPolicy};
@@ -163,7 +161,7 @@ fn every_bit_of_a_report_counts() {
 
 /// Reports and certificates of real chips, from public projects.
 fn real(name: &str) -> Option<Vec<u8>> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors/snp").join(name)).ok()
+    latchkey_test_support::vector(&format!("snp/{name}"))
 }
 
 #[test]
@@ -171,7 +169,7 @@ fn reports_of_real_chips_verify_and_with_any_bit_changed_do_not() {
     let (Some(chain), Some(first), Some(second)) =
         (real("chain-milan.pem"), real("report-milan-1.hex"), real("report-milan-2.bin"))
     else {
-        return eprintln!("SKIPPED: the vectors of real chips are not here");
+        return;
     };
     let first = hex::decode(String::from_utf8(first).unwrap().trim()).unwrap();
     // AMD's list of what it revoked is not among the vectors.
@@ -197,6 +195,38 @@ fn reports_of_real_chips_verify_and_with_any_bit_changed_do_not() {
             changed[bit / 8] ^= 1 << (bit % 8);
             assert!(verify(&bytes, &changed, RevocationList::IfThere).is_err(), "bit {bit} of the certificate");
         }
+    }
+}
+
+/// Of a processor of the newest generation, which says in bit 6 of `PLATFORM_INFO` that its IOMMU's writes are safe.
+#[test]
+fn a_report_of_a_real_turin_is_verified_and_admitted_with_what_it_says_of_its_machine() {
+    let [Some(bytes), Some(vcek), Some(chain)] =
+        ["foreign/ms-turin-report.bin", "foreign/ms-turin-vcek.der", "snp/chain-turin.pem"]
+            .map(latchkey_test_support::vector)
+    else {
+        return;
+    };
+    let report = SnpReport::parse(&bytes).unwrap();
+    assert!(report.platform().iommu_writes_safe() && report.platform().unknown() == 0);
+    let collateral = SnpCollateral::new(&[CollateralFile { name: "chain", content: &chain }]).unwrap();
+    let host = HostCertificates { vcek: Some(&vcek), vlek: None };
+    let verified = collateral.verify(&report, host, &report.report_data(), RevocationList::IfThere, NOW).unwrap();
+    assert_eq!((verified.product(), verified.report().version()), (SnpProduct::Turin, 5));
+    let demanding = |it: &mut Value| {
+        it["tcb_floor"] = json!({"turin": verified.reported_tcb()});
+        it["demand"] = json!(["alias-check", "iommu-write-safe"]);
+        it["allow"] = json!(["smt", "provisional-firmware"]);
+    };
+    let admitted = snp_policy(demanding).unwrap().snp().unwrap().validate(&verified).unwrap();
+    assert_eq!(admitted.product(), SnpProduct::Turin);
+    for bit in 0..0x2a0 * 8 {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        let outcome = SnpReport::parse(&changed).and_then(|report| {
+            collateral.verify(&report, host, &report.report_data(), RevocationList::IfThere, NOW).map(drop)
+        });
+        assert!(outcome.is_err(), "bit {bit}");
     }
 }
 
@@ -237,7 +267,7 @@ fn a_guest_that_is_as_the_policy_says_is_admitted_with_its_product_firmware_and_
 
 #[test]
 fn each_demand_of_a_policy_refuses_what_lacks_it_with_a_code_of_its_own() {
-    let set: [PolicyCase; 25] = [
+    let set: [PolicyCase; 27] = [
         (ReasonCode::SnpChipDenied, |it| it["denied_chips"] = json!(["c1".repeat(64)]), |_| ()),
         (ReasonCode::SnpChipUnknown, |it| it["chips"] = json!(["c2".repeat(64)]), |_| ()),
         (ReasonCode::SnpProductRefused, |it| it["tcb_floor"] = json!({"genoa": {}}), |_| ()),
@@ -261,6 +291,8 @@ fn each_demand_of_a_policy_refuses_what_lacks_it_with_a_code_of_its_own() {
             |it| it.report[0x40] |= 16,
         ),
         (ReasonCode::SnpAliasesUnchecked, |it| it["demand"] = json!(["alias-check"]), |_| ()),
+        (ReasonCode::SnpIommuWritesUnsafe, |it| it["demand"] = json!(["iommu-write-safe"]), |_| ()),
+        (ReasonCode::SnpPlatformInfoUnknown, |_| (), |it| it.report[0x47] = 0x80),
         (ReasonCode::SnpVmplRefused, |_| (), |it| it.report[0x30] = 1),
         (ReasonCode::SnpIdKeyRefused, |it| it["id_key_sha384"] = json!(["1d".repeat(48)]), |_| ()),
         (ReasonCode::SnpAuthorKeyRefused, |it| it["author_key_sha384"] = json!(["1d".repeat(48)]), |_| ()),
@@ -299,8 +331,11 @@ fn each_demand_of_a_policy_refuses_what_lacks_it_with_a_code_of_its_own() {
 #[test]
 fn what_a_policy_allows_is_admitted() {
     let amd = FakeAmd::new(SnpProduct::Milan);
-    let allow = |it: &mut Value| it["allow"] = json!(["smt", "migration", "cxl", "provisional-firmware"]);
+    let allow = |it: &mut Value| {
+        it["allow"] = json!(["smt", "migration", "cxl", "provisional-firmware", "unknown-platform-info"]);
+    };
     let change = |it: &mut Change| {
+        it.report[0x47] = 0x80;
         it.report[0x0a] |= 1 << 2 | 1 << 5;
         it.report[0x1e8] = 5;
         it.report[0x1e7] = 1;

@@ -148,8 +148,9 @@ fn a_report_of_another_session_ak_or_manifest_is_refused() {
             Some(svsm(amd, data(nonce, &manifest), &manifest, |_| ()))
         }))
     };
-    let session = |tpm: &FakeTpm| report_data(&[0xb2; 32], tpm.ak_public());
-    assert_eq!(over(&|_, manifest| svsm_report_data(&session(&other), manifest)), ReasonCode::SnpReportDataMismatch);
+    // Of this very AK and manifest: an earlier session's.
+    let replayed = decided(&|amd, tpm, _| Some(honest(amd, tpm, report_data(&[0xb2; 32], tpm.ak_public()))));
+    assert_eq!(code(replayed), ReasonCode::SnpReportDataMismatch);
     let ak = report_data(&BINDING, other.ak_public());
     assert_eq!(over(&|_, manifest| svsm_report_data(&ak, manifest)), ReasonCode::SnpReportDataMismatch);
     // As a guest without an SVSM would have it made: over session and AK alone.

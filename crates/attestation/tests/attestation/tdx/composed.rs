@@ -35,14 +35,14 @@ fn policy(tpm: &FakeTpm, kinds: &[ProcessorKind]) -> Policy {
 /// A machine with what `processor` makes of the report data that are due.
 fn decided(
     kinds: &[ProcessorKind],
-    processor: impl FnOnce(&FakeAmd, &FakeIntel, [u8; 64]) -> Option<ProcessorEvidence>,
+    processor: impl FnOnce((&FakeAmd, &FakeIntel), &FakeTpm, [u8; 64]) -> Option<ProcessorEvidence>,
 ) -> Result<Admission, Refusal> {
     let (tpm, amd, intel) = (booted(1), FakeAmd::new(SnpProduct::Milan), FakeIntel::default());
     let policy = policy(&tpm, kinds);
     let (challenge, pending) = Appraisal::begin(&policy, &tpm.identity(), NOW, &SystemRandom::new())?;
     assert!(kinds.iter().all(|kind| challenge.processors().contains(kind)));
     let mut evidence = tpm.evidence(&challenge, &BINDING).unwrap();
-    if let Some(processor) = processor(&amd, &intel, report_data(&BINDING, tpm.ak_public())) {
+    if let Some(processor) = processor((&amd, &intel), &tpm, report_data(&BINDING, tpm.ak_public())) {
         evidence = evidence.with_processor(processor);
     }
     // As it goes over the wire.
@@ -59,12 +59,12 @@ fn over(intel: &FakeIntel, data: [u8; 64]) -> ProcessorEvidence {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as what shows none")]
-fn of_intel(_: &FakeAmd, intel: &FakeIntel, data: [u8; 64]) -> Option<ProcessorEvidence> {
+fn of_intel((_, intel): (&FakeAmd, &FakeIntel), _: &FakeTpm, data: [u8; 64]) -> Option<ProcessorEvidence> {
     Some(over(intel, data))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as what shows none")]
-fn of_amd(amd: &FakeAmd, _: &FakeIntel, data: [u8; 64]) -> Option<ProcessorEvidence> {
+fn of_amd((amd, _): (&FakeAmd, &FakeIntel), _: &FakeTpm, data: [u8; 64]) -> Option<ProcessorEvidence> {
     let guest = amd.guest(SigningKey::Vcek, 3, |change| change.report[0x50..0x90].copy_from_slice(&data));
     Some(guest.evidence().into())
 }
@@ -95,10 +95,15 @@ fn a_processor_that_the_policy_does_not_take_is_none() {
 #[test]
 fn a_quote_of_another_session_or_for_another_ak_is_refused() {
     let other = booted(1);
-    for data in [report_data(&[0xb2; 32], other.ak_public()), report_data(&BINDING, other.ak_public()), [0; 64]] {
-        let relayed = decided(&[ProcessorKind::Tdx], |_, intel, _| Some(over(intel, data)));
+    for data in [report_data(&BINDING, other.ak_public()), [0; 64]] {
+        let relayed = decided(&[ProcessorKind::Tdx], |(_, intel), _, _| Some(over(intel, data)));
         assert_eq!(code(relayed), ReasonCode::TdxReportDataMismatch);
     }
+    // Of this very AK: a quote of an earlier session.
+    let replayed = decided(&[ProcessorKind::Tdx], |(_, intel), tpm, _| {
+        Some(over(intel, report_data(&[0xb2; 32], tpm.ak_public())))
+    });
+    assert_eq!(code(replayed), ReasonCode::TdxReportDataMismatch);
 }
 
 #[test]

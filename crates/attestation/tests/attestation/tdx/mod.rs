@@ -228,6 +228,30 @@ fn what_is_missing_over_early_or_revoked_is_named() {
 }
 
 #[test]
+fn a_platform_that_is_too_old_and_a_module_that_is_unknown_are_told_from_a_quote_that_is_not_intel_s() {
+    type Change = fn(&mut [u8; 584]);
+    let intel = FakeIntel::default();
+    // TEE_TCB_SVN begins the report, MRSIGNERSEAM and SEAMATTRIBUTES stand at 64 and 112.
+    let cases: [(Change, ReasonCode); 3] = [
+        (|report| report[2] = 1, ReasonCode::TdxTcbTooOld),
+        (|report| report[64] = 1, ReasonCode::TdxModuleUnknown),
+        (|report| report[112] = 1, ReasonCode::TdxModuleUnknown),
+    ];
+    for (number, (change, expected)) in cases.into_iter().enumerate() {
+        let refusal = decided(&intel, &intel.quote(change), &section()).unwrap_err();
+        assert_eq!(refusal.code(), expected, "case {number}: {refusal}");
+        assert!(!refusal.detail().contains("No matching"), "the library's words: {refusal}");
+    }
+    for (days, expected) in [
+        (["281128", "400101"], ReasonCode::TdxCertificateNotYetValid),
+        (["200101", "250101"], ReasonCode::TdxCertificateExpired),
+    ] {
+        let intel = FakeIntel::with(|it| it.platform_days = days);
+        assert_eq!(refused(&intel, &intel.quote(|_| ()), &section()), expected);
+    }
+}
+
+#[test]
 fn a_quote_of_another_intel_or_over_other_data_is_refused() {
     let (intel, other) = (FakeIntel::default(), FakeIntel::default());
     assert_eq!(refused(&intel, &other.quote(|_| ()), &section()), ReasonCode::TdxQuoteUntrusted);

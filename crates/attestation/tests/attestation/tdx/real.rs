@@ -8,6 +8,7 @@ use dcap_qvl::QuoteCollateralV3;
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::verify::CollateralFile;
 use latchkey_attestation::verify::tdx::{TdxCollateral, TdxQuote};
+use latchkey_test_support::vector;
 use serde::Deserialize;
 
 /// The folder of samples in the library's source.
@@ -77,7 +78,7 @@ fn real_quotes_verify_with_intel_s_own_root_as_the_library_alone_says() {
         let verified = match (collateral.verify(&bytes, &data, end), dcap_qvl::verify::verify(&bytes, &published, end))
         {
             (Err(ours), Err(theirs)) => {
-                assert_eq!((quote, ours.code()), ("tdx_quote_outdated", ReasonCode::TdxQuoteUntrusted), "{theirs:#}");
+                assert_eq!((quote, ours.code()), ("tdx_quote_outdated", ReasonCode::TdxTcbTooOld), "{theirs:#}");
                 continue;
             }
             (ours, _) => ours.unwrap(),
@@ -114,10 +115,28 @@ fn each_bit_of_a_real_quote_s_report_and_signatures_counts() {
     }
 }
 
+/// Its platform is below every level of the TCB information of that time.
+#[test]
+fn a_real_quote_of_a_platform_that_is_too_old_is_told_as_that() {
+    let names = ["pck.crl", "pck.pem", "qe.json", "root.crl", "signing.pem", "tcb.json"];
+    let files = names.map(|name| vector(&format!("foreign/tdx-collateral/tdx/{name}")));
+    let Some(quote) = vector("foreign/dcap-tdx-quote.dat") else { return };
+    let files: Option<Vec<_>> =
+        names.into_iter().zip(&files).map(|(name, file)| Some((name, file.as_ref()?))).collect();
+    let Some(files) = files else { return };
+    let files: Vec<_> = files.into_iter().map(|(name, content)| CollateralFile { name, content }).collect();
+    let collateral = TdxCollateral::new(&files).unwrap();
+    let data = TdxQuote::parse(&quote).unwrap().report_data();
+    let refusal = collateral.verify(&quote, &data, JULY_2025).unwrap_err();
+    assert_eq!(refusal.code(), ReasonCode::TdxTcbTooOld, "{refusal}");
+}
+
+/// 2025-07-01.
+const JULY_2025: u64 = 1_751_328_000;
+
 #[test]
 fn a_real_quote_of_a_guest_that_does_not_protect_itself_is_refused() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors/tdx/quote-v4-spr.bin");
-    let Ok(bytes) = fs::read(path) else { return };
+    let Some(bytes) = vector("tdx/quote-v4-spr.bin") else { return };
     let quote = TdxQuote::parse(&bytes).unwrap();
     assert_eq!(quote.attributes(), 1 << 30, "PKS alone");
     let collateral = collateral(&published(&samples(), "tdx_quote_collateral.json"));

@@ -17,10 +17,12 @@ use crate::purpose::{Kind, Kinds};
 
 /// A machine whose processor vouches for it.
 pub trait ProcessorReports: Send + Sync {
-    /// What the processor says over these 64 bytes, if it is one of these kinds. Takes milliseconds.
+    /// What the processor says over these 64 bytes, if it is one of these kinds; of a SEV-SNP guest at this privilege level. Takes
+    /// milliseconds.
     fn report(
         &self,
         kinds: &BTreeSet<ProcessorKind>,
+        vmpl: u32,
         report_data: &[u8; 64],
     ) -> Result<ProcessorEvidence, Box<dyn std::error::Error + Send + Sync>>;
 }
@@ -81,7 +83,7 @@ impl TpmAttester {
             let demanded: Vec<_> = challenge.processors().iter().map(ProcessorKind::to_string).collect();
             failed(format!("the peer demands {}, and this machine has no such processor", demanded.join(" or ")))
         };
-        let report = self.processor.as_ref().ok_or_else(none)?.report(challenge.processors(), &data);
+        let report = self.processor.as_ref().ok_or_else(none)?.report(challenge.processors(), challenge.vmpl(), &data);
         Ok(evidence.with_processor(report.map_err(failed)?))
     }
 }

@@ -1,6 +1,6 @@
 //! A policy that demands a processor's word: what a machine shows that has none, or somebody else's.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use latchkey_attestation::fake_amd::FakeAmd;
 use latchkey_attestation::parse::{
@@ -185,6 +185,40 @@ fn a_machine_that_is_no_encrypted_guest_is_refused_though_its_tpm_is_right() {
 #[test]
 fn a_report_that_was_made_for_another_session_is_refused() {
     refused(asks(|amd, _| over(amd, [7; 64])), "snp-report-data-mismatch", PeerReason::EvidenceRejected);
+}
+
+/// A guest that keeps the report of its first session and shows it in every later one, beside a fresh quote by the same attestation key.
+struct Replaying {
+    guest: Arc<Guest>,
+    kept: Arc<OnceLock<ProcessorEvidence>>,
+}
+
+impl Attester for Replaying {
+    fn kinds(&self) -> Kinds {
+        self.guest.kinds()
+    }
+
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
+        self.guest.identity(kind)
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
+        let Evidence::Tpm(fresh) = self.guest.prove(request)? else { unreachable!() };
+        let kept = self.kept.get_or_init(|| fresh.processor().unwrap().clone());
+        Ok(Evidence::Tpm(Box::new(fresh.with_processor(kept.clone()))))
+    }
+}
+
+#[test]
+fn a_report_that_the_same_machine_showed_in_an_earlier_session_is_refused() {
+    let (tpm, amd) = (fresh_node(), Arc::new(FakeAmd::new(SnpProduct::Milan)));
+    let demand = || demand(&tpm).with_collateral(Arc::new(of_amd(&amd)));
+    let (first, second) = (demand(), demand());
+    let guest = Arc::new(Guest { tpm, amd, shows: over });
+    let kept = Arc::new(OnceLock::new());
+    let session = || Replaying { guest: Arc::clone(&guest), kept: Arc::clone(&kept) };
+    ask(session(), first).1.unwrap();
+    refused(ask(session(), second), "snp-report-data-mismatch", PeerReason::EvidenceRejected);
 }
 
 #[test]

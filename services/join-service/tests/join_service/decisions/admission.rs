@@ -1,6 +1,6 @@
 //! Who is let in, as what, and one control plane at a time.
 
-use crate::decisions::{disk_of, ek, given, join, name_of, now};
+use crate::decisions::{disk_of, ek, given, join, name_of, not_denied, now};
 use latchkey_cluster_store::{BootSeen, Enrolment, NameRule, Recorded};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Refusal, State};
 
@@ -9,7 +9,7 @@ fn a_lease_ends_by_itself_after_ten_minutes() {
     let rules = Enrolment::workers_and([ek(0), ek(1)]);
     let mut state = State::default();
     let first = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&given(&rules), &first, 1, None, now(0)).unwrap();
+    let plan = state.conclude(&given(&rules), &first, &not_denied(first.ek()), (1, None), now(0)).unwrap();
     assert!(state.commit(&first, plan.record.map(Recorded::fake), now(0)).is_some());
     assert_eq!(
         state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(599)).unwrap_err(),
@@ -28,7 +28,7 @@ fn a_worker_and_a_control_plane_that_comes_back_with_its_disk_have_no_turn() {
     let mut state = State::default();
     for (tpm, has_turn) in [(0, true), (1, false)] {
         let admitted = state.admit(&given(&rules), ek(tpm), join(tpm), BootSeen::default(), now(0)).unwrap();
-        let plan = state.conclude(&given(&rules), &admitted, 1, None, now(0)).unwrap();
+        let plan = state.conclude(&given(&rules), &admitted, &not_denied(admitted.ek()), (1, None), now(0)).unwrap();
         let turn = state.commit(&admitted, plan.record.map(Recorded::fake), now(0));
         assert_eq!(turn.is_some(), has_turn, "TPM {tpm}");
     }
@@ -42,7 +42,7 @@ fn removing_a_dead_control_plane_lets_the_next_one_join_at_once() {
     let rules = Enrolment::workers_and([ek(0), ek(1)]);
     let mut state = State::default();
     let first = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&given(&rules), &first, 1, None, now(0)).unwrap();
+    let plan = state.conclude(&given(&rules), &first, &not_denied(first.ek()), (1, None), now(0)).unwrap();
     let record = plan.record.map(Recorded::fake).unwrap();
     state.commit(&first, Some(record.clone()), now(0));
     state.reload([record], Damage::new(), now(1));
@@ -61,7 +61,10 @@ fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {
     let mut state = State::default();
     let late = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
     let _second = state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(600)).unwrap();
-    assert_eq!(state.conclude(&given(&rules), &late, 1, None, now(601)).unwrap_err(), Refusal::LeaseHeld);
+    assert_eq!(
+        state.conclude(&given(&rules), &late, &not_denied(late.ek()), (1, None), now(601)).unwrap_err(),
+        Refusal::LeaseHeld
+    );
     state.abandon(late);
     assert!(state.is_leased(now(601)), "the second one's lease is its own");
 }
@@ -83,7 +86,9 @@ fn who_became_a_control_plane_without_the_lease_asks_again() {
     let mut state = State::default();
     let admitted =
         state.admit(&given(&Enrolment::workers_and([])), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let refusal = state.conclude(&given(&Enrolment::workers_and([ek(0)])), &admitted, 1, None, now(1)).unwrap_err();
+    let refusal = state
+        .conclude(&given(&Enrolment::workers_and([ek(0)])), &admitted, &not_denied(ek(0)), (1, None), now(1))
+        .unwrap_err();
     assert_eq!(refusal, Refusal::RoleDenied);
 }
 
@@ -92,7 +97,9 @@ fn who_became_a_worker_meanwhile_gets_nothing_of_a_control_plane_s_turn() {
     let mut state = State::default();
     let admitted =
         state.admit(&given(&Enrolment::workers_and([ek(0)])), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let refusal = state.conclude(&given(&Enrolment::workers_and([])), &admitted, 1, None, now(1)).unwrap_err();
+    let refusal = state
+        .conclude(&given(&Enrolment::workers_and([])), &admitted, &not_denied(admitted.ek()), (1, None), now(1))
+        .unwrap_err();
     assert_eq!(refusal, Refusal::RoleDenied);
 }
 
@@ -113,6 +120,6 @@ fn names_from_the_tpm_are_names() {
     let mut state = State::default();
     let ask = Ask::Join(JoinAsk { disk: disk_of(0), name: "not a name".into(), role: None });
     let admitted = state.admit(&given(&rules), ek(0x5a), ask, BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&given(&rules), &admitted, 1, None, now(0)).unwrap();
+    let plan = state.conclude(&given(&rules), &admitted, &not_denied(admitted.ek()), (1, None), now(0)).unwrap();
     assert_eq!(plan.grant.name.as_str(), "node-5a5a5a5a5a5a");
 }

@@ -1,6 +1,6 @@
 //! Tokens, addresses and names, by which kubelets get their certificates.
 
-use crate::decisions::{boot, disk_of, ek, given, join, name_of, now};
+use crate::decisions::{boot, disk_of, ek, given, join, name_of, not_denied, now};
 use latchkey_cluster_store::{BootSeen, Change, Enrolment, Outcome, Recorded, TicketRecord, TpmBoot};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Refusal, ReportAsk, Rules, State};
 use latchkey_kubelet_certificates::{CLIENT_SIGNER, CertificateRefusal, Posted, Reading, Reserved, TOKEN_GROUP, read};
@@ -22,7 +22,8 @@ fn joined_by(rules: &Enrolment, state: &mut State, number: u8, token: &str, at: 
     let seen = BootSeen { boot: boot(u32::try_from(at).unwrap()), ..BootSeen::default() };
     let admitted = state.admit(&given(rules), ek(number), join(number), seen, now(at)).unwrap();
     let ticket = TicketRecord::new(token, now(at).unix + 900);
-    let plan = state.conclude(&given(rules), &admitted, 1, Some(&ticket), now(at)).unwrap();
+    let plan =
+        state.conclude(&given(rules), &admitted, &not_denied(admitted.ek()), (1, Some(&ticket)), now(at)).unwrap();
     state.commit(&admitted, plan.record.map(Recorded::fake), now(at));
 }
 
@@ -192,4 +193,26 @@ fn a_name_on_two_records_decides_nothing_until_one_of_them_is_gone() {
     state.reload([good], Damage::new(), now(2));
     assert_eq!((state.check_name(&name), state.node_named(&name)), (Ok(()), Some(ek(0))));
     assert!(state.damage().is_empty());
+}
+
+/// A node that reports all the time must not have all others wait for its writes.
+#[test]
+fn a_report_that_says_what_is_on_record_changes_nothing_and_one_that_says_more_does() {
+    let mut state = State::default();
+    joined(&mut state, 0, "aaaaaa", 0);
+    let mut report = ReportAsk { disk: disk_of(0), outcome: Outcome::Succeeded, addresses: Vec::new() };
+    let told = |state: &mut State, report: &ReportAsk, at: u64| {
+        let record = state.report(&reserved(), ek(0), report, TpmBoot::default(), now(at)).unwrap();
+        let is_news = **state.record(&ek(0)).unwrap() != record;
+        state.commit_report(Recorded::fake(record.clone()));
+        (is_news, record.reported.unwrap().at - now(0).unix)
+    };
+    assert_eq!(told(&mut state, &report, 1), (true, 1));
+    assert_eq!(told(&mut state, &report, 2), (false, 1));
+    report.outcome = Outcome::Failed { code: "x".to_owned(), message: "y".to_owned() };
+    assert_eq!(told(&mut state, &report, 3), (true, 3));
+    assert_eq!(told(&mut state, &report, 4), (false, 3));
+    // Another ticket's report is news, whatever it says.
+    joined(&mut state, 0, "bbbbbb", 5);
+    assert_eq!(told(&mut state, &report, 6), (true, 6));
 }

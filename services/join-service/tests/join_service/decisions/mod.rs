@@ -6,13 +6,17 @@ mod certificates;
 mod world;
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{Enrolment, TpmBoot};
+use latchkey_cluster_store::{Denials, Enrolment, NotDenied, TpmBoot};
 use latchkey_join_service::decision::{Ask, JoinAsk, Now, Rules};
 use latchkey_keys::Uuid;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) fn given(rules: &Enrolment) -> Rules {
     rules.clone().into()
+}
+
+pub(crate) fn not_denied(ek: EkDigest) -> NotDenied {
+    Denials::default().check(&ek, Instant::now()).unwrap()
 }
 
 pub(crate) fn boot(reset_count: u32) -> TpmBoot {

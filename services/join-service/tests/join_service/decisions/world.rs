@@ -1,6 +1,6 @@
 //! Random requests, restarts, failures and rules: what holds whatever happens.
 
-use crate::decisions::{boot, disk_of, ek, given, name_of};
+use crate::decisions::{boot, disk_of, ek, given, name_of, not_denied};
 use latchkey_attestation::{EkDigest, FirmwareChange, MeasuredFirmware, PcrValues, Policy};
 use latchkey_cluster_store::{
     BootSeen, DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Recorded, Role,
@@ -177,7 +177,9 @@ impl World {
     fn keys(&mut self, at: usize) {
         let (ek, disk, leases, seen, admitted) = self.under_way.remove(at);
         let version = admitted.key_version().max(1);
-        let Ok(plan) = self.state.conclude(&given(&self.rules), &admitted, version, None, self.now) else {
+        let Ok(plan) =
+            self.state.conclude(&given(&self.rules), &admitted, &not_denied(admitted.ek()), (version, None), self.now)
+        else {
             return self.state.abandon(admitted);
         };
         self.check_role(ek, plan.grant.role, leases);

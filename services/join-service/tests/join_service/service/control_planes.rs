@@ -63,13 +63,14 @@ fn a_control_plane_s_ticket_has_what_they_share_and_nobody_else_s_has() {
         fs::write(&path, format!("hush {name}")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     }
+    fs::copy(rig.path("master.json"), rig.path("inside/master.json")).unwrap();
     rig.config["service_files"] = json!("inside");
     let service = rig.start();
     let ticket = service.join(&first, &disk(1), "cp-1").unwrap();
     assert_eq!(ticket.role(), Role::ControlPlane);
     let inside = &ticket.cluster.as_ref().unwrap().service_files;
     let inside = ServiceFiles::if_any(inside).unwrap().expect("the services' files");
-    assert!(inside.iter().all(|(name, data)| data == format!("hush {name}").as_bytes()));
+    assert!(inside.iter().all(|(name, data)| data == fs::read(rig.path("inside").join(name)).unwrap()));
     let sent = &ticket.cluster.as_ref().unwrap().control_plane_files;
     assert!(ControlPlaneFiles::new(sent.clone()).unwrap() == shared, "other files than the service has");
     let key = rig.master.secrets_at_rest(rig.master.current()).unwrap();

@@ -49,8 +49,8 @@ fn a_directory_that_hangs_costs_what_has_to_be_written_and_nothing_else() {
     let rig = Rig::new(&[&node, &other]);
     let mut service = rig.start();
     service.join(&node, DISK, "worker-1").unwrap();
-    let held = rig.directory.writer().unwrap();
-    rig.directory.write_reference(&reference("2.0.0", IMAGE_2)).unwrap();
+    let mut held = rig.directory.writer().unwrap();
+    held.write_reference(&reference("2.0.0", IMAGE_2)).unwrap();
     health_until(&service, |_, body| body.contains("attestation is stale: the directory has not been read for"));
     assert!(service.page("/metrics").0.contains("200"));
     service.rejoin(&node, DISK).unwrap();
@@ -62,8 +62,8 @@ fn a_directory_that_hangs_costs_what_has_to_be_written_and_nothing_else() {
     service.next_line(&["Configuration reloaded", "attestation"]);
     health_until(&service, |status, _| status.contains("200"));
     assert_eq!(service.rejoin(&node.rebooted(IMAGE_2), DISK).unwrap().epoch, 1);
-    let _held = rig.directory.writer().unwrap();
-    rig.directory.write_reference(&reference("3.0.0", IMAGE_2)).unwrap();
+    let mut held = rig.directory.writer().unwrap();
+    held.write_reference(&reference("3.0.0", IMAGE_2)).unwrap();
     health_until(&service, |_, body| body.contains("attestation is stale: the directory has not been read for"));
     let (status, log) = service.stop();
     assert_eq!(status.code(), Some(0), "{log}");
@@ -108,7 +108,7 @@ fn a_record_that_could_not_be_written_is_no_good_health() {
     let rig = Rig::new(&[&node]);
     let service = rig.start();
     // In the way of the file that the record is written to before it gets its name.
-    let obstacle = rig.path(&format!("cluster/nodes/.new-{}-{}.json", service.process.id(), node.ek()));
+    let obstacle = rig.path(&format!("cluster/nodes/.{}.json.new", node.ek()));
     fs::create_dir(&obstacle).unwrap();
     assert_eq!(service.join(&node, DISK, "worker-1").unwrap_err().code(), "record-not-written");
     let (status, body) = service.page("/healthz");
@@ -143,4 +143,34 @@ fn a_policy_that_stays_broken_is_no_good_health_after_the_configured_time() {
     service.next_line(&["Configuration reloaded", "attestation"]);
     assert_eq!(service.page("/healthz").1, "ok\n");
     assert_eq!(service.metric("config_stale_seconds{part=\"attestation\"}"), 0);
+}
+
+/// An alert that asks for a rate sees nothing of the first event of a series that it begins with.
+#[test]
+fn every_series_is_there_from_the_start_and_admissions_are_machines_that_were_let_in() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let service = rig.start();
+    let page = service.page("/metrics").1;
+    for series in [
+        "latchkey_join_service_requests_total{method=\"join\",outcome=\"role-denied\"} 0",
+        "latchkey_join_service_requests_total{method=\"report\",outcome=\"report-invalid\"} 0",
+        "latchkey_join_service_refusals_total{code=\"image-revoked\"} 0",
+        "latchkey_join_service_certificates_total{signer=\"serving\",outcome=\"approved\"} 0",
+        "latchkey_join_service_admissions_total{method=\"join\"} 0",
+        "latchkey_join_service_handshakes_total 0",
+        "latchkey_join_service_held 0",
+        concat!("latchkey_join_service_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+    ] {
+        assert!(page.lines().any(|line| line == series), "{series}: {page}");
+    }
+    for name in ["process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_start_time_seconds "] {
+        assert!(page.lines().any(|line| line.starts_with(name)), "{name}: {page}");
+    }
+    service.join(&node, DISK, "worker-1").unwrap();
+    // It proved itself as well, and was not let in.
+    service.rejoin(&node, OTHER).unwrap_err();
+    assert_eq!(service.metric("admissions_total{method=\"join\"}"), 1);
+    assert_eq!(service.metric("admissions_total{method=\"rejoin\"}"), 0);
+    assert_eq!(service.metric("handshakes_total"), 2);
 }

@@ -149,6 +149,7 @@ fn a_machine_that_no_rule_names_is_held_until_the_operator_admits_it() {
     let pending = rig.directory.pending().unwrap();
     assert_eq!(pending.len(), 1);
     assert_eq!((pending[0].ek_sha256, pending[0].asks_for_name.as_str()), (machine.ek(), "worker-1"));
+    assert_eq!(service.metric("held"), 1);
     // What `latchkey node admit` writes.
     let mut rules = Enrolment::hold_all();
     rules.admit(machine.ek(), RoleRule::Worker, None);

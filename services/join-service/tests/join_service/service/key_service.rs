@@ -2,6 +2,7 @@
 
 use crate::service::rig::{Answer, Machine, Rig, addresses, page};
 use latchkey_api::grpc::Code;
+use latchkey_api::service_files::{self, MASTER_SECRET};
 use latchkey_keys::MasterSecret;
 use latchkey_test_support::{Lines, Port};
 use rcgen::{
@@ -213,13 +214,70 @@ fn a_key_service_that_says_no_is_told_apart_from_one_that_is_away() {
 #[test]
 fn a_master_secret_of_another_cluster_issues_nothing() {
     let node = Machine::new();
-    let rig = Rig::new(&[&node]);
-    fs::remove_file(rig.path("master.json")).unwrap();
-    MasterSecret::random().unwrap().write_new(&rig.path("master.json")).unwrap();
-    let service = rig.start();
+    let rig = Rig::uninitialised(&[&node]);
+    another_master_secret(&rig);
+    let mut service = rig.start();
+    rig.initialise();
+    service.next_line(&["Configuration reloaded", "cluster"]);
     assert_eq!(service.join(&node, DISK, "worker-1").unwrap_err().code(), "cluster-id-mismatch");
     assert!(rig.record(&node).is_none());
     assert!(service.page("/healthz").1.contains("cluster-id-mismatch"));
+}
+
+fn another_master_secret(rig: &Rig) {
+    fs::remove_file(rig.path("master.json")).unwrap();
+    MasterSecret::random().unwrap().write_new(&rig.path("master.json")).unwrap();
+}
+
+#[test]
+fn a_master_secret_of_another_cluster_does_not_take_the_place_of_the_right_one() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let mut service = rig.start();
+    another_master_secret(&rig);
+    service.signal(Signal::HUP);
+    service.next_line(&["master secret is not the one of the cluster"]);
+    service.join(&node, DISK, "worker-1").unwrap();
+}
+
+/// The services' files of a control plane are handed to others as they are.
+#[test]
+fn a_master_secret_of_another_cluster_is_handed_to_no_control_plane() {
+    let mut rig = Rig::new(&[&Machine::new()]);
+    fs::create_dir(rig.path("inside")).unwrap();
+    for name in service_files::NAMES {
+        fs::write(rig.path("inside").join(name), "hush").unwrap();
+    }
+    fs::copy(rig.path("master.json"), rig.path("inside").join(MASTER_SECRET)).unwrap();
+    for name in service_files::NAMES {
+        fs::set_permissions(rig.path("inside").join(name), Permissions::from_mode(0o600)).unwrap();
+    }
+    rig.config["service_files"] = json!("inside");
+    assert!(rig.check().status.success());
+    fs::remove_file(rig.path("inside").join(MASTER_SECRET)).unwrap();
+    MasterSecret::random().unwrap().write_new(&rig.path("inside").join(MASTER_SECRET)).unwrap();
+    let refused = rig.check();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not the one of the cluster"), "{refused:?}");
+}
+
+#[test]
+fn a_check_asks_the_key_service_whether_it_has_the_clusters_master_secret() {
+    let node = Machine::new();
+    let (rig, keys, port) = rig_with(&node, BOTH);
+    let said = |rig: &Rig| {
+        let check = rig.check();
+        (check.status.code(), String::from_utf8(check.stdout).unwrap(), String::from_utf8(check.stderr).unwrap())
+    };
+    let (code, good, _) = said(&rig);
+    assert!(code == Some(0) && good.contains("which has this cluster's master secret"), "{good}");
+    drop(keys);
+    let (code, silent, _) = said(&rig);
+    assert!(code == Some(0) && silent.contains("is not known: no answer"), "{silent}");
+    another_master_secret(&rig);
+    let _keys = KeyService::start(&rig, port.address(), BOTH);
+    let (code, _, wrong) = said(&rig);
+    assert!(code == Some(2) && wrong.contains("use the master secret that the cluster was made with"), "{wrong}");
 }
 
 /// The version is on record: rotation must not lock old disks out.
@@ -231,7 +289,7 @@ fn a_rotated_master_secret_still_opens_old_disks() {
     let before = service.join(&node, DISK, "worker-1").unwrap().take_state_disk_key();
     service.stop();
     let file = rig.path("master.json");
-    MasterSecret::load(&file).unwrap().rotated().unwrap().replace(&file).unwrap();
+    MasterSecret::rotate(&file).unwrap();
     let service = rig.start();
     assert_eq!(service.rejoin(&node, DISK).unwrap().take_state_disk_key(), before);
     let next = "0a0a0a0a-0000-4000-8000-000000000002";

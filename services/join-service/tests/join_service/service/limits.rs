@@ -1,12 +1,14 @@
 //! Peers that are slow, or many.
 
 use crate::service::rig::{Machine, Rig, Service, TIME};
-use latchkey_api::v1::JoinTicket;
+use latchkey_api::v1::{JoinTicket, ReportRequest};
 use latchkey_channel::{PinnedKeyVerifier, Purpose, Terms, connect};
 use latchkey_test_support::{Flood, FloodSize, PATIENCE, connect_from, drained, first_words, open_many_files};
 use serde_json::json;
+use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -152,4 +154,42 @@ fn garbage_is_counted_and_harms_nobody() {
     drained(&mut garbage);
     service.next_line(&["Handshake failed"]);
     service.join(&node, DISK, "worker-1").unwrap();
+}
+
+/// What one that was taken over does to the log of etcd, or to a disk.
+#[test]
+fn a_machine_that_reports_all_the_time_is_held_back_and_no_other() {
+    const OTHER: &str = "0b0b0b0b-0000-4000-8000-000000000001";
+    let (busy, other) = (Machine::new(), Machine::new());
+    let rig = Rig::new(&[&busy, &other]);
+    let service = rig.start();
+    service.join(&busy, DISK, "worker-1").unwrap();
+    service.join(&other, OTHER, "worker-2").unwrap();
+    let (busy, other) = (busy.locked(&rig), other.locked(&rig));
+    let report = |at: usize| ReportRequest {
+        disk_uuid: DISK.to_owned(),
+        code: "busy".to_owned(),
+        message: at.to_string(),
+        ..ReportRequest::default()
+    };
+    let record = || fs::metadata(rig.path("cluster/nodes").join(format!("{}.json", busy.ek()))).unwrap().ino();
+    service.report(&busy, DISK, "once").unwrap();
+    let before = record();
+    service.report(&busy, DISK, "once").unwrap();
+    assert_eq!(record(), before, "what is on record was written again");
+
+    let taken = service.call(&busy, Purpose::Report, async |client| {
+        let mut taken = 0;
+        for at in 0..2000 {
+            match client.report(&report(at), TIME).await {
+                Ok(_) => taken += 1,
+                Err(status) if status.message().starts_with("too-many-calls") => return Ok(taken),
+                Err(status) => return Err(status),
+            }
+        }
+        Ok(taken)
+    });
+    let taken = taken.unwrap();
+    assert!((1..1000).contains(&taken), "{taken} writes in a row");
+    service.report(&other, OTHER, "").unwrap();
 }

@@ -27,3 +27,4 @@ mod reload;
 mod renewals;
 mod rig;
 mod rotation;
+mod unheard;

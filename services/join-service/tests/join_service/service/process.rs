@@ -1,6 +1,7 @@
 //! The binary as its operator sees it.
 
 use crate::service::rig::{Machine, Rig};
+use latchkey_keys::MasterSecret;
 use latchkey_test_support::output;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -26,13 +27,20 @@ fn check_says_what_the_service_would_do() {
 #[test]
 fn an_unusable_configuration_or_directory_ends_with_2_and_names_the_fix() {
     type Spoil = fn(&mut Rig);
-    let table: [(Spoil, &str); 9] = [
+    let table: [(Spoil, &str); 10] = [
         (|rig| rig.config["debug"] = true.into(), "unknown field `debug`"),
         (|rig| rig.config["schema"] = 2.into(), "schema 1"),
         (|rig| rig.config["admin_listen"] = "0.0.0.0:9001".into(), "loopback"),
         (|rig| rig.config["master_secret_file"] = json!(null), "exactly one"),
         (|rig| fs::set_permissions(rig.path("identity.key"), Permissions::from_mode(0o644)).unwrap(), "chmod"),
         (|rig| fs::set_permissions(rig.path("master.json"), Permissions::from_mode(0o644)).unwrap(), "chmod"),
+        (
+            |rig| {
+                fs::remove_file(rig.path("master.json")).unwrap();
+                MasterSecret::random().unwrap().write_new(&rig.path("master.json")).unwrap();
+            },
+            "master.json: the master secret is not the one of the cluster",
+        ),
         (|rig| fs::remove_file(rig.path("cluster/policy.json")).unwrap(), "policy.json"),
         (|rig| fs::write(rig.path("cluster/enrolment.json"), "{}").unwrap(), "enrolment.json"),
         (|rig| fs::remove_file(rig.path("cluster/reference.json")).unwrap(), "reference-missing"),

@@ -1,6 +1,8 @@
 //! The directory changes while the service runs.
 
-use crate::service::rig::{IMAGE, Machine, Rig, Service, first_node, manifest, policy, reference};
+use crate::service::rig::{IMAGE, Machine, Rig, Service, TIME, first_node, join_request, manifest, policy, reference};
+use latchkey_api::v1::{RejoinRequest, ReportRequest, Role};
+use latchkey_channel::Purpose;
 use latchkey_cluster_store::{Enrolment, RoleRule};
 use serde_json::json;
 use std::fs;
@@ -164,4 +166,51 @@ fn a_record_that_the_operator_removes_is_forgotten() {
     service.next_line(&["Records read anew", "nodes=1"]);
     service.join(&new, other, "worker-1").unwrap();
     assert_eq!(service.rejoin(&old, DISK).unwrap_err().code(), "node-unknown");
+}
+
+/// The handshake was before, and whoever goes on asking must not live by it for ever.
+#[test]
+fn a_channel_that_was_proven_before_an_image_was_revoked_gets_nothing_more() {
+    let (joining, rejoining, reporting) = (Machine::new(), Machine::new(), Machine::new());
+    let rig = Rig::new(&[&joining, &rejoining, &reporting]);
+    let service = rig.start();
+    let disk = |number: u8| format!("0a0a0a0a-0000-4000-8000-0000000000{number:02x}");
+    for (machine, number) in [(&joining, 1), (&rejoining, 2), (&reporting, 3)] {
+        service.join(machine, &disk(number), &format!("worker-{number}")).unwrap();
+    }
+    let reporting = reporting.locked(&rig);
+    let (join, rejoin) = (join_request(&disk(1), "worker-1", Role::Worker), RejoinRequest { disk_uuid: disk(2) });
+    let report = ReportRequest { disk_uuid: disk(3), succeeded: true, ..ReportRequest::default() };
+    let mut service = service;
+    let client = *service;
+    let mut runs_only = |image: u8| {
+        rig.directory.write_reference(&reference(&format!("{image}.0.0"), [image; 32])).unwrap();
+        reloaded(&mut service, "attestation");
+    };
+    let refused = [
+        client.call(&joining, Purpose::Join, async |client| {
+            drop(client.issue_join_ticket(&join, TIME).await?);
+            runs_only(0x0c);
+            client.issue_join_ticket(&join, TIME).await.map(drop)
+        }),
+        {
+            runs_only(IMAGE[0]);
+            client.call(&rejoining, Purpose::Rejoin, async |client| {
+                drop(client.issue_rejoin_ticket(&rejoin, TIME).await?);
+                runs_only(0x0c);
+                client.issue_rejoin_ticket(&rejoin, TIME).await.map(drop)
+            })
+        },
+        {
+            runs_only(IMAGE[0]);
+            client.call(&reporting, Purpose::Report, async |client| {
+                client.report(&report, TIME).await?;
+                runs_only(0x0c);
+                client.report(&report, TIME).await.map(drop)
+            })
+        },
+    ];
+    for refused in refused {
+        assert_eq!(refused.unwrap_err().code(), "no-longer-admitted");
+    }
 }

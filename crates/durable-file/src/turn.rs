@@ -1,0 +1,160 @@
+//! Writing: one at a time for each file.
+
+use crate::{Directory, Links, open_without_waiting, plain, step};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat, openat, renameat,
+    renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+
+pub(crate) const ENDING: &str = ".new";
+
+/// What to do about a file that has the name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// The new file takes its place.
+    Replace,
+    /// It stays, and the new one is given up.
+    Keep,
+}
+
+/// The right to write one file. Others wait while it is there; a crash ends it. Whoever takes it twice in one thread waits for ever.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    directory: &'a Directory,
+    name: OsString,
+    beside: OsString,
+    file: File,
+    placed: bool,
+}
+
+impl Directory {
+    /// Waits until nobody else writes this file, and begins a new one with what the umask leaves of `mode`.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn turn(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<Turn<'_>> {
+        let name = plain(name.as_ref())?.to_owned();
+        let beside = [OsStr::new("."), &name, OsStr::new(ENDING)].join(OsStr::new(""));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let file = match openat(&self.0, &beside, flags, Mode::from_raw_mode(mode)) {
+                Ok(file) => File::from(file),
+                Err(Errno::EXIST) => {
+                    self.wait_for(&beside)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            step("make")?;
+            lock(&file)?;
+            // Another may have found it before it was locked, and taken it for what a crash left.
+            if self.is(&beside, &file)? {
+                return Ok(Turn { directory: self, name, beside, file, placed: false });
+            }
+        }
+    }
+
+    /// Waits for whoever has the unfinished file. If that one has died, the file is removed.
+    fn wait_for(&self, beside: &OsStr) -> io::Result<()> {
+        let Some(about) = found(statat(&self.0, beside, AtFlags::SYMLINK_NOFOLLOW))? else { return Ok(()) };
+        let owner = fstat(&self.0)?.st_uid;
+        let of_a_writer = [geteuid().as_raw(), owner, 0].contains(&about.st_uid);
+        // Anything else was put there: nobody is waited for, and it is not opened.
+        if of_a_writer && FileType::from_raw_mode(about.st_mode) == FileType::RegularFile {
+            let file = match open_without_waiting(&self.0, beside, Links::Refused) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                opened => opened?,
+            };
+            lock(&file)?;
+            if !self.is(beside, &file)? {
+                return Ok(());
+            }
+        }
+        found(unlinkat(&self.0, beside, AtFlags::empty())).map(drop)
+    }
+
+    /// Whether the name is still that of this file.
+    fn is(&self, name: &OsStr, file: &File) -> io::Result<bool> {
+        let Some(named) = found(statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW))? else { return Ok(false) };
+        let ours = fstat(file)?;
+        Ok((named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino))
+    }
+}
+
+impl Turn<'_> {
+    /// The new file, for who writes it piece by piece.
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Writes the new file and places it.
+    ///
+    /// # Errors
+    /// As [`Self::place`].
+    pub fn put(self, bytes: &[u8], existing: Existing) -> io::Result<()> {
+        (&self.file).write_all(bytes)?;
+        step("write")?;
+        self.place(existing)
+    }
+
+    /// Gives the new file its name, durable when this returns.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is a file that is to be kept. The old file is unchanged then, unless only the last step, making the
+    /// new name durable, failed.
+    pub fn place(mut self, existing: Existing) -> io::Result<()> {
+        self.file.sync_all()?;
+        step("sync")?;
+        let (at, beside, name) = (&self.directory.0, &self.beside, &self.name);
+        let renamed = match existing {
+            Existing::Replace => renameat(at, beside, at, name),
+            Existing::Keep => renameat_with(at, beside, at, name, RenameFlags::NOREPLACE),
+        };
+        self.placed = match renamed {
+            // A file system that cannot: a link never replaces either. The other name is removed when the turn ends.
+            Err(Errno::INVAL | Errno::NOSYS) if existing == Existing::Keep => {
+                linkat(at, beside, at, name, AtFlags::empty())?;
+                false
+            }
+            renamed => renamed.map(|()| true)?,
+        };
+        step("place")?;
+        self.directory.sync()?;
+        step("sync the directory")
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        #[cfg(test)]
+        if crate::crash_tests::crashed() {
+            return;
+        }
+        if !self.placed {
+            // While it is locked; should it stay, the next turn takes it for what a crash left.
+            let _ = unlinkat(&self.directory.0, &self.beside, AtFlags::empty());
+        }
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    loop {
+        match flock(file, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => {}
+            locked => return Ok(locked?),
+        }
+    }
+}
+
+fn found<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

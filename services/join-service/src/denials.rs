@@ -1,0 +1,91 @@
+//! Who is not shut out, as of when. Nobody gets a key, a ticket or a certificate without the witness that is made here.
+
+use crate::decision::Refusal;
+use crate::documents::CurrentCluster;
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::NotDenied;
+use latchkey_kubernetes_store::KubernetesStore;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Looks whether a machine is shut out, by the denials of this moment.
+#[derive(Clone, Debug)]
+pub(crate) struct DenialCheck {
+    current: Arc<CurrentCluster>,
+    /// Where the cluster is kept in an API server, and how old may be what is known of it. A directory is read here.
+    api: Option<(Arc<KubernetesStore>, Duration)>,
+    /// Disk keys that were released by what was known last.
+    unheard: Arc<AtomicU64>,
+}
+
+impl DenialCheck {
+    pub(crate) fn new(current: Arc<CurrentCluster>, api: Option<(Arc<KubernetesStore>, Duration)>) -> Self {
+        Self { current, api, unheard: Arc::default() }
+    }
+
+    /// The witness that nobody shut this machine out.
+    ///
+    /// # Errors
+    /// [`Refusal::Denied`]; [`Refusal::ClusterUnheard`] where a denial, a revocation or a policy of the last while may not be known
+    /// here.
+    pub(crate) fn of(&self, ek: &EkDigest) -> Result<NotDenied, Refusal> {
+        let not_denied = self.as_known(ek)?;
+        if self.is_old(not_denied.as_of()) { Err(Refusal::ClusterUnheard) } else { Ok(not_denied) }
+    }
+
+    /// The same by what was known last, however old it is: for what nothing else can bring back while nobody answers. `None` where that
+    /// is not so.
+    pub(crate) fn unheard(&self, ek: &EkDigest) -> Option<Result<NotDenied, Refusal>> {
+        let may = self.current.snapshot().policy.may_rejoin_unheard();
+        let is_unanswered = self.api.as_ref().is_some_and(|(api, _)| api.is_unanswered());
+        (may && is_unanswered).then(|| self.as_known(ek))
+    }
+
+    fn as_known(&self, ek: &EkDigest) -> Result<NotDenied, Refusal> {
+        // In this order: the snapshot is as of then, or later.
+        let as_of = self.current.as_of();
+        self.current.snapshot().denials.check(ek, as_of).map_err(|_| Refusal::Denied)
+    }
+
+    /// Whether the records are known as of so long ago that one may be another by now.
+    pub(crate) fn are_records_old(&self) -> bool {
+        self.records_as_of().is_some_and(|as_of| self.is_old(as_of))
+    }
+
+    fn records_as_of(&self) -> Option<Instant> {
+        self.api.as_ref()?.0.records_as_of()
+    }
+
+    fn is_old(&self, as_of: Instant) -> bool {
+        self.api.as_ref().is_some_and(|(_, most)| as_of.elapsed() > *most)
+    }
+
+    /// A disk key was released by what was known last.
+    pub(crate) fn count_unheard(&self) {
+        self.unheard.fetch_add(1, Relaxed);
+    }
+
+    /// How many were.
+    pub(crate) fn released_unheard(&self) -> u64 {
+        self.unheard.load(Relaxed)
+    }
+
+    /// How old the oldest is of what the cluster decides by; `None` where it is kept in a directory.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        Some(self.records_as_of()?.min(self.current.as_of()).elapsed())
+    }
+
+    /// What is to be said where that is too old to decide by.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let (_, most) = self.api.as_ref()?;
+        let age = self.age().filter(|age| age > most)?;
+        let released = self.released_unheard();
+        Some(format!(
+            "{}: nothing complete was heard of the cluster for {} s, and nobody new is let in; control planes that got their disk key \
+             by what was known last: {released}",
+            Refusal::ClusterUnheard,
+            age.as_secs()
+        ))
+    }
+}

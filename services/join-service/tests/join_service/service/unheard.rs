@@ -1,0 +1,227 @@
+//! The API server freezes, is cut off, loses what was written last, or somebody on the way swallows what it tells: what was denied,
+//! revoked or changed meanwhile counts within half a minute of the end, and nobody gets anything by what is too old.
+
+use super::api_server::{MAPS, moved_into};
+use super::rig::{Answer, Machine, Rig, Service, policy, reference};
+use latchkey_api_server_rig::proxy::{Fault, Proxy};
+use latchkey_api_server_rig::{ApiServer, Client, is_built_or_skip};
+use latchkey_cluster_store::objects::node_object;
+use latchkey_cluster_store::{NodeRecord, Role};
+use latchkey_test_support::until;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const NODES: &str = "/apis/latchkey.dev/v1alpha1/attestednodes";
+/// What is written counts by then.
+const IN_FORCE: Duration = Duration::from_secs(30);
+/// The shortest time that may be configured.
+const UNHEARD: u64 = 15;
+
+fn disk(number: u8) -> String {
+    format!("0a0a0a0a-0000-4000-8000-0000000000{number:02x}")
+}
+
+/// A cluster in its API server, and a service that asks by a network of ours.
+struct Site {
+    rig: Rig,
+    server: ApiServer,
+    admin: Client,
+    proxy: Proxy,
+}
+
+impl Site {
+    fn new(machines: &[&Machine]) -> Self {
+        let mut rig = Rig::new(machines);
+        let server = ApiServer::start();
+        let admin = moved_into(&server, &mut rig);
+        let proxy = Proxy::before(&server, &server.admin());
+        rig.config["store"]["kubernetes"] = json!({ "kubeconfig": proxy.kubeconfig(), "unheard_seconds": UNHEARD });
+        Self { rig, server, admin, proxy }
+    }
+
+    fn change(&self, map: &str, data: &serde_json::Value) {
+        self.admin.patch(&format!("{MAPS}/{map}"), &json!({ "data": data })).granted();
+    }
+
+    fn deny(&self, machine: &Machine) {
+        self.change("latchkey-denied", &json!({ machine.ek().to_string(): "stolen" }));
+    }
+
+    /// Puts a machine on record past all services.
+    fn on_record(&self, machine: &Machine, name: &str, role: Role, number: u8) {
+        let uuid = disk(number).parse().unwrap();
+        let record = NodeRecord::first(machine.ek(), name.parse().unwrap(), role, uuid, 1, 1_800_000_000);
+        self.admin.post(NODES, &node_object(&record)).granted();
+    }
+
+    /// Swallows these requests from now on, also of those that are under way, until [`Self::pass`].
+    fn swallow(&self, words: [&'static str; 2]) {
+        self.proxy.arm(words, Fault::Silence, usize::MAX);
+        self.proxy.cut();
+    }
+
+    fn pass(&self) {
+        self.proxy.disarm();
+        self.proxy.cut();
+    }
+}
+
+/// What a machine on record that asks for its key is told: nothing, if it gets it.
+fn told(service: &Service, machine: &Machine, number: u8) -> Option<String> {
+    service.rejoin(machine, &disk(number)).err().map(|refused| refused.code())
+}
+
+/// Until it is told so; it gets its key, or waits, until then. Not later than what is written counts.
+fn told_within(service: &Service, machine: &Machine, number: u8, code: Option<&str>) {
+    let begun = Instant::now();
+    until(format!("{code:?}"), || (told(service, machine, number).as_deref() == code).then_some(()));
+    assert!(begun.elapsed() < IN_FORCE, "{code:?} after {:?}", begun.elapsed());
+}
+
+fn is_healthy(service: &Service) -> bool {
+    service.page("/healthz").0.contains("200")
+}
+
+#[test]
+fn a_denial_is_heard_although_every_watch_is_swallowed() {
+    if !is_built_or_skip() {
+        return;
+    }
+    let node = Machine::new();
+    let site = Site::new(&[&node]);
+    site.on_record(&node, "edge-1", Role::Worker, 1);
+    let service = site.rig.start();
+    assert_eq!(told(&service, &node, 1), None);
+    site.swallow(["watch=true", ""]);
+    site.deny(&node);
+    told_within(&service, &node, 1, Some("machine-denied"));
+    assert!(site.proxy.is_armed(), "it still swallows them");
+}
+
+#[test]
+fn after_a_network_that_was_cut_for_twelve_seconds_everything_that_was_written_counts() {
+    if !is_built_or_skip() {
+        return;
+    }
+    let (node, stolen) = (Machine::new(), Machine::new());
+    let site = Site::new(&[&node, &stolen]);
+    site.on_record(&node, "edge-1", Role::Worker, 1);
+    site.on_record(&stolen, "edge-2", Role::Worker, 2);
+    let mut service = site.rig.start();
+    site.swallow(["", ""]);
+    site.deny(&stolen);
+    // The policy goes on to trust both, and the only image that may run is another.
+    let reference = reference("2.0.0", [0x0c; 32]).to_json();
+    site.change("latchkey-references", &json!({ "reference.json": String::from_utf8(reference.into()).unwrap() }));
+    until("twelve seconds without a word", || (service.metric("unheard_seconds") >= 12).then_some(()));
+    site.pass();
+    let begun = Instant::now();
+    service.next_line(&["Configuration reloaded", "attestation"]);
+    until("the service to be healthy", || is_healthy(&service).then_some(()));
+    assert!(begun.elapsed() < IN_FORCE, "{:?}", begun.elapsed());
+    // Both ran the image that is revoked now.
+    assert!(matches!(service.rejoin(&node, &disk(1)).unwrap_err(), Answer::Refused(_)));
+    let stolen = stolen.rebooted([0x0c; 32]);
+    told_within(&service, &stolen, 2, Some("machine-denied"));
+    assert_eq!(told(&service, &node.rebooted([0x0c; 32]), 1), None);
+}
+
+#[test]
+fn while_the_api_server_stands_still_only_control_planes_get_their_keys_and_not_where_the_policy_forbids_it() {
+    if !is_built_or_skip() {
+        return;
+    }
+    let (worker, control_plane, new) = (Machine::new(), Machine::new(), Machine::new());
+    let machines = [&worker, &control_plane, &new];
+    let site = Site::new(&machines);
+    site.on_record(&worker, "edge-1", Role::Worker, 1);
+    site.on_record(&control_plane, "cp-1", Role::ControlPlane, 2);
+    let mut service = site.rig.start();
+    let freeze = |service: &Service| {
+        site.server.freeze_api();
+        // Not all of it is listed at the same time.
+        until("nothing to be heard", || (service.metric("unheard_seconds") > UNHEARD + 12).then_some(()));
+    };
+
+    freeze(&service);
+    assert_eq!(told(&service, &worker, 1).as_deref(), Some("cluster-unheard"));
+    assert_eq!(service.join(&new, &disk(3), "edge-3").unwrap_err().code(), "cluster-unheard");
+    until("all of it to be unanswered", || told(&service, &control_plane, 2).is_none().then_some(()));
+    service.next_line(&["audit", "cluster-unheard", "cp-1"]);
+    assert!(service.metric("rejoins_unheard_total") > 0);
+    let (status, page) = service.page("/healthz");
+    assert!(status.contains("503") && page.contains("cluster-unheard"), "{status} {page}");
+    // What is answered after a denial is answered by it.
+    site.server.thaw_api();
+    let begun = Instant::now();
+    site.deny(&control_plane);
+    told_within(&service, &worker, 1, None);
+    told_within(&service, &control_plane, 2, Some("machine-denied"));
+    assert!(begun.elapsed() < IN_FORCE, "{:?}", begun.elapsed());
+    until("the service to be healthy", || is_healthy(&service).then_some(()));
+    freeze(&service);
+    assert_eq!(told(&service, &control_plane, 2).as_deref(), Some("machine-denied"), "also by what was known last");
+
+    site.server.thaw_api();
+    site.change("latchkey-denied", &json!({ control_plane.ek().to_string(): null }));
+    let eks: Vec<String> = machines.iter().map(|machine| machine.ek().to_string()).collect();
+    let mut strict = policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }]));
+    strict["rejoin_unheard"] = "never".into();
+    site.change("latchkey-policy", &json!({ "policy.json": strict.to_string() }));
+    service.next_line(&["Configuration reloaded", "attestation"]);
+    told_within(&service, &control_plane, 2, None);
+    let released = service.metric("rejoins_unheard_total");
+    freeze(&service);
+    assert_eq!(told(&service, &worker, 1).as_deref(), Some("cluster-unheard"));
+    assert_eq!(told(&service, &control_plane, 2).as_deref(), Some("cluster-unheard"));
+    assert_eq!(service.metric("rejoins_unheard_total"), released);
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn after_etcd_was_restored_denials_are_heard_and_records_are_read_and_written() {
+    let (kept, lost, new) = (Machine::new(), Machine::new(), Machine::new());
+    let mut site = Site::new(&[&kept, &lost, &new]);
+    site.on_record(&kept, "edge-1", Role::Worker, 1);
+    let snapshot = site.server.snapshot_etcd();
+    let service = site.rig.start();
+    // Written after the snapshot, and so much that revisions go back.
+    service.join(&lost, &disk(2), "edge-2").unwrap();
+    for number in 0..50 {
+        let patch = json!({ "metadata": { "annotations": { "written": number.to_string() } } });
+        site.admin.patch(&format!("{MAPS}/latchkey-denied"), &patch).granted();
+    }
+    assert_eq!(told(&service, &lost, 2), None);
+    site.server.restore_etcd(&snapshot);
+    told_within(&service, &lost, 2, Some("node-unknown"));
+    site.deny(&kept);
+    told_within(&service, &kept, 1, Some("machine-denied"));
+    // Its name and its disk are nobody's now.
+    service.join(&new, &disk(2), "edge-2").unwrap();
+    assert_eq!(told(&service, &new, 2), None);
+}
+
+/// Who removes a machine denies it first; what is decided anew in the middle of a call is decided by that.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_machine_that_is_removed_in_the_middle_of_its_call_gets_no_ticket_and_no_record() {
+    let node = Machine::new();
+    let site = Site::new(&[&node]);
+    site.on_record(&node, "edge-1", Role::Worker, 1);
+    let service = site.rig.start();
+    // It comes with another disk, which is put on its record.
+    let (go_on, held) = smol::channel::bounded(1);
+    site.proxy.arm(["PUT", "/attestednodes"], Fault::Held(held), 1);
+    let client = *service;
+    std::thread::scope(|scope| {
+        let joining = scope.spawn(|| client.join(&node, &disk(2), "edge-1"));
+        until("the record to be on its way", || (!site.proxy.is_armed()).then_some(()));
+        site.deny(&node);
+        site.admin.delete(&format!("{NODES}/{}", node.ek()), &json!({})).granted();
+        until("the denial to be heard", || (service.metric("denied") == 1).then_some(()));
+        go_on.try_send(()).unwrap();
+        let refused = joining.join().unwrap().unwrap_err();
+        assert_eq!(refused.code(), "machine-denied", "{refused:?}");
+    });
+    assert_eq!(site.admin.get(&format!("{NODES}/{}", node.ek())).status(), 404, "it has no record again");
+}
