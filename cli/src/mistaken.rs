@@ -8,12 +8,12 @@ use serde::de::IgnoredAny;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 
-/// What a file is, as far as its fields show.
+/// A kind of file, as far as its fields show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Whom to admit.
     Policy,
-    /// What images measure.
+    /// Reference values of images.
     Manifest,
     /// What a cluster's keys come from.
     MasterSecret,

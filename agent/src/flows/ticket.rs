@@ -188,7 +188,7 @@ impl ReasonLog {
     }
 }
 
-/// What a service says, without the request's number, which is another one each time.
+/// The request's number is another one each time, and would make every refusal look new.
 fn without_request(line: &str) -> String {
     let number = line.split_once("[request ").and_then(|(before, rest)| Some((before, rest.split_once(']')?.1)));
     number.map_or_else(|| line.to_owned(), |(before, behind)| [before, behind].concat())
@@ -302,7 +302,7 @@ mod tests {
         }
         assert!(log.is_due(&refused("machine-denied: shut out", 100), 100));
         assert!(!log.is_due(&refused("enrolment-held: wait", 101), 101));
-        // What is cut within the number is another line, and no panic.
+        // A number that is cut makes another line, and no panic.
         assert!(log.is_due("ticket-refused: x [request 0a0b", 102));
     }
 }

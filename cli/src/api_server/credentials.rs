@@ -54,7 +54,7 @@ struct Named<'a> {
     made: Option<Made>,
 }
 
-/// What was made, as the API server says it: who writes with both writes to that object, as it was then.
+/// The API server's own marks of an object: who writes with both writes to that object alone, as it was then.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Made {
@@ -197,7 +197,7 @@ pub(crate) async fn issue(api: &ApiServer, kubeconfig: &Path) -> Result<(), Comm
     };
     let Answer { metadata: made } = api.kubectl().create(&serde_json::to_vec(&posted).unwrap_or_default()).await?;
     let ours = made.identity().ok_or_else(|| cannot("the API server did not say what it made".into()))?;
-    // What was made here, and not what has its name by now.
+    // By uid and revision: the name may be another object's by now.
     posted.metadata.made = Some(made);
     posted.status = Some(Approval { conditions: [APPROVED] });
     let approval = serde_json::to_vec(&posted).unwrap_or_default();

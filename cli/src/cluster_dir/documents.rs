@@ -49,7 +49,7 @@ impl ClusterDir {
             if !policy.exists() {
                 writer.write_policy(&trust.policy_file).map_err(unusable)?;
             }
-            // What the join service will read must be usable before a node depends on it.
+            // A node depends on it soon: the join service must be able to use it.
             let references = self.0.policy().and_then(|policy| self.0.references(&policy)).map_err(unusable)?;
             writer.remember(&references, now()).map_err(unusable)?;
             if self.path("enrolment.json").exists() {

@@ -41,7 +41,7 @@ pub(crate) struct ClusterDir(ClusterStore);
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
 
-/// What makes a directory a cluster's: `latchkey init` writes the first before it asks the machine, the second once that is locked.
+/// One of them is in every cluster's directory: `latchkey init` writes the first before it asks the machine, the second once that is locked.
 const OF_A_CLUSTER: [&str; 2] = [JOURNAL, "cluster.json"];
 
 impl ClusterDir {
