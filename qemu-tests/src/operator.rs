@@ -1,6 +1,6 @@
 //! What the operator of a site does, with the real command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -129,6 +129,11 @@ impl Fleet {
     pub fn admit_as(&self, node: &Vm, role: &str) -> Result<Outcome, HarnessError> {
         let (ek, cluster) = (ek(node), self.path(CLUSTER));
         self.cli(&["node", "admit", &ek, "--role", role, "--cluster", &cluster, "--output", "json"])
+    }
+
+    /// Where the cluster's directory keeps the record of a machine.
+    pub fn record_path(&self, node: &Vm) -> PathBuf {
+        Path::new(&self.path(CLUSTER)).join("nodes").join(format!("{}.json", ek(node)))
     }
 
     /// Removes a machine from the cluster.

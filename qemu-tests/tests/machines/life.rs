@@ -185,13 +185,23 @@ fn recovery_takes_the_right_master_secret_and_no_other() {
     second.restart_isolated().unwrap();
     second.expect("recovery: waiting on port 9000", STEP).unwrap();
 
-    fleet.cli(&["secret", "new", &fleet.path("other.json")]).unwrap().success("secret new").unwrap();
-    let wrong = fleet.recover(&second, &fleet.path("other.json")).unwrap();
-    assert!(
-        wrong.code == 2 && wrong.err.contains("the master secret is not the one of the cluster"),
-        "{}",
-        code(&wrong)
-    );
+    let [other, fork] = ["other.json", "fork.json"].map(|name| fleet.path(name));
+    fleet.cli(&["secret", "new", &other]).unwrap().success("secret new").unwrap();
+    let wrong = fleet.recover(&second, &other).unwrap();
+    assert_eq!(wrong.code, 2, "{}", code(&wrong));
+    assert_eq!(wrong.json()["error"]["code"], "master-secret-of-another-cluster");
+    // Of this cluster, and of a version that was lost by two rotations of one file: the node's disk tells.
+    std::fs::copy(fleet.path("master.json"), &fork).unwrap();
+    fleet.cli(&["secret", "rotate", &fork]).unwrap().success("secret rotate").unwrap();
+    let record = fleet.record_path(&second);
+    let kept = std::fs::read(&record).unwrap();
+    let mut changed: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+    changed["disks"][0]["key_version"] = 2.into();
+    std::fs::write(&record, changed.to_string()).unwrap();
+    let wrong = fleet.recover(&second, &fork).unwrap();
+    assert_eq!(wrong.code, 4, "{}", code(&wrong));
+    second.expect("refuse 0 disk-wrong-key", STEP).unwrap();
+    std::fs::write(&record, kept).unwrap();
     fleet.recover(&second, &fleet.path("master.json")).unwrap().success("recover").unwrap();
     second.expect(MEMBER, STEP).unwrap();
     assert_eq!(data(&second, "start-member"), written);
