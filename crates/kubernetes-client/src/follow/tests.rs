@@ -1,6 +1,6 @@
 //! What is asked of an API server that does not do what it should, by a clock that runs ahead while nothing happens.
 
-use super::{NotTaken, Objects, Sink, listen};
+use super::{NotTaken, Objects, PAGE_TIME, Sink, listen};
 use crate::bounded::BoundAnswers;
 use crate::error::{ApiCode, ApiError};
 use bytes::Bytes;
@@ -184,6 +184,26 @@ fn a_listing_that_is_asked_for_and_not_answered_is_asked_for_again() {
     );
     assert_never_older_than(AGAIN + Duration::from_secs(8), &told, time);
     assert!(told.failures.iter().any(|failure| failure.code == ApiCode::TooSlow));
+}
+
+/// A proxy or an API server that is frozen in the middle of it.
+#[test]
+fn a_listing_whose_answer_does_not_end_is_asked_for_again() {
+    let time = Duration::from_mins(2);
+    let lists = Mutex::new(0);
+    let told = followed(
+        time,
+        Arc::new(move |query, _| {
+            if is_watch(query) {
+                return None;
+            }
+            let mut lists = lists.lock().unwrap();
+            *lists += 1;
+            let half = || Response::new(Says(Some(Bytes::from_static(b"{\"kind\":")), false));
+            Some(if *lists == 2 { half() } else { listing(7, &["a"]) })
+        }),
+    );
+    assert_never_older_than(AGAIN + PAGE_TIME, &told, time);
 }
 
 /// As after a restore of etcd, or where its last writes are lost.
