@@ -395,6 +395,9 @@ fn a_disk_is_released_to_the_machine_on_whose_record_it_is_and_to_no_other() {
     assert_eq!(code(ek(2), mine), "disk-of-another-machine");
     assert_eq!(code(ek(3), mine), "disk-of-another-machine");
     assert_eq!(code(ek(1), "0a0a0a0a-0000-4000-8000-000000000099".parse().unwrap()), "disk-not-on-record");
+    // That another one is not shut out says nothing of this one.
+    let (others, stands) = (directory.not_denied(&ek(2)).unwrap(), directory.record(&ek(1)).unwrap().unwrap());
+    assert_eq!(stands.release(mine, &others).unwrap_err().code().as_str(), "machine-denied");
     directory.deny(&ek(1), "").unwrap();
     assert_eq!(code(ek(1), mine), "machine-denied");
 }
