@@ -47,6 +47,7 @@ fn become_for_good(user: Uid, group: Gid) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::getgroups;
     use std::os::unix::fs::chown;
 
     #[test]
@@ -58,8 +59,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         chown(directory.path(), Some(4711), Some(4712)).unwrap();
         let path = directory.path().join("file");
+        // As a login of root has it; of this thread alone.
+        set_thread_groups(&[Gid::ROOT]).unwrap();
         as_owner_of(directory.path(), || {
             fs::write(&path, "").unwrap();
+            assert_eq!(getgroups().unwrap(), []);
             assert!(set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_err());
             assert!(set_thread_groups(&[Gid::ROOT]).is_err());
             Ok(())

@@ -302,6 +302,9 @@ mod tests {
         }
         assert!(log.is_due(&refused("machine-denied: shut out", 100), 100));
         assert!(!log.is_due(&refused("enrolment-held: wait", 101), 101));
+        for code in 0..20 {
+            assert!(log.is_due(&refused(&format!("reason-{code}: new"), 102), 102), "the {code}th that is new");
+        }
         // A number that is cut makes another line, and no panic.
         assert!(log.is_due("ticket-refused: x [request 0a0b", 102));
     }

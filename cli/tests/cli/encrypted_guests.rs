@@ -187,6 +187,11 @@ fn no_policy_is_made_after_a_report_that_is_not_true_or_a_guest_that_is_open() {
     // The floor is the oldest of what runs, is committed, and ran at the launch.
     make(older).succeeded();
     assert_eq!(operator.json("new.json")["snp"]["tcb_floor"]["milan"]["microcode"], 110);
+    assert_eq!(operator.json("new.json")["snp"]["demand"], json!([]));
+    // What all of them say of their machine is demanded of each.
+    make(|change| change.report[0x40] |= 1 << 6).succeeded();
+    assert_eq!(operator.json("new.json")["snp"]["demand"], json!(["iommu-write-safe"]));
+    make(older).succeeded();
     let report = std::fs::read(operator.path("report.bin")).unwrap();
     let mut altered = report.clone();
     altered[0x90] ^= 1;

@@ -336,6 +336,11 @@ fn what_systemd_needs_is_written_into_a_directory_and_never_over_one() {
     assert!(agent == elf_sample::agent());
     assert!(parts.path("units/usr/lib/systemd/system/var-lib-kubelet.mount").is_file());
     assert_eq!(units().status.code(), Some(2));
+    fs::remove_dir_all(parts.path("units")).unwrap();
+    fs::write(parts.path("agent"), elf_sample::static_executable()).unwrap();
+    let refused = units();
+    assert_eq!(document(&refused)["error"]["code"], "image-agent-unusable", "{refused:?}");
+    assert!(!parts.path("units").exists());
 }
 
 #[test]

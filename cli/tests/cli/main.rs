@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
 mod arguments;
+mod authorities;
 mod backup;
 mod charts;
 mod clocks;

@@ -77,6 +77,16 @@ fn in_a_directory_of_the_services_root_gives_nothing_away_and_leaves_nothing_of_
     assert_eq!((owner("plant/.lock"), owner("plant/enrolment.json")), (SERVICE, SERVICE));
 }
 
+/// The lock of `latchkey init` is opened as root: a link there would make or hold a file wherever it leads.
+#[test]
+fn an_init_follows_no_link_that_has_the_name_of_its_lock() {
+    let (operator, first) = Operator::with_node();
+    fs::create_dir(operator.path("plant")).unwrap();
+    std::os::unix::fs::symlink(operator.path("elsewhere"), operator.path("plant/init.lock")).unwrap();
+    assert_eq!(error_code(&operator.init(&first, &["--output", "json"]).failed(1)), "directory-lock");
+    assert!(!operator.path("elsewhere").exists());
+}
+
 #[test]
 fn a_denial_is_a_file_of_its_own_and_counts_whatever_the_policy_says() {
     let (operator, first, store) = founded();
