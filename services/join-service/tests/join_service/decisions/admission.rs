@@ -82,6 +82,15 @@ fn who_does_not_hold_the_lease_is_not_admitted_to_the_keys() {
 
 /// The rules change while the keys are on their way.
 #[test]
+fn that_another_machine_is_not_shut_out_lets_nobody_in() {
+    let rules = Enrolment::workers_and([]);
+    let mut state = State::default();
+    let admitted = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
+    let refusal = state.conclude(&given(&rules), &admitted, &not_denied(ek(1)), (1, None), now(0)).unwrap_err();
+    assert_eq!(refusal, Refusal::Denied);
+}
+
+#[test]
 fn who_became_a_control_plane_without_the_lease_asks_again() {
     let mut state = State::default();
     let admitted =

@@ -195,6 +195,21 @@ fn a_name_on_two_records_decides_nothing_until_one_of_them_is_gone() {
     assert!(state.damage().is_empty());
 }
 
+/// Where etcd was restored: what is told now was written before what is known, and that is lost.
+#[test]
+fn a_record_that_went_back_has_all_of_them_read_anew() {
+    let mut state = State::default();
+    joined(&mut state, 0, "aaaaaa", 0);
+    let record = (**state.record(&ek(0)).unwrap()).clone();
+    #[expect(clippy::disallowed_methods, reason = "it stands nowhere")]
+    let at = |revision| Recorded::stands_elsewhere(record.clone(), revision);
+    let told = |state: &mut State, revision| state.follow([Change::Recorded(Box::new(at(revision)))], now(1));
+    assert!(told(&mut state, 1000) && told(&mut state, 1000));
+    assert!(!told(&mut state, 40), "to be read anew");
+    state.reload([at(40)], Damage::new(), now(2));
+    assert!(told(&mut state, 41));
+}
+
 /// A node that reports all the time must not have all others wait for its writes.
 #[test]
 fn a_report_that_says_what_is_on_record_changes_nothing_and_one_that_says_more_does() {

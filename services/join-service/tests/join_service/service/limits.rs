@@ -1,7 +1,7 @@
 //! Peers that are slow, or many.
 
-use crate::service::rig::{Machine, Rig, Service, TIME};
-use latchkey_api::v1::{JoinTicket, ReportRequest};
+use crate::service::rig::{Machine, Rig, Service, TIME, join_request};
+use latchkey_api::v1::{JoinTicket, ReportRequest, Role};
 use latchkey_channel::{PinnedKeyVerifier, Purpose, Terms, connect};
 use latchkey_test_support::{Flood, FloodSize, PATIENCE, connect_from, drained, first_words, open_many_files};
 use serde_json::json;
@@ -192,4 +192,26 @@ fn a_machine_that_reports_all_the_time_is_held_back_and_no_other() {
     let taken = taken.unwrap();
     assert!((1..1000).contains(&taken), "{taken} writes in a row");
     service.report(&other, OTHER, "").unwrap();
+}
+
+/// Each ticket is a record written anew, and a token made.
+#[test]
+fn a_machine_that_joins_all_the_time_is_held_back_and_no_other() {
+    let (busy, other) = (Machine::new(), Machine::new());
+    let rig = Rig::new(&[&busy, &other]);
+    let service = rig.start();
+    let join = join_request(DISK, "worker-1", Role::Worker);
+    let taken = service.call(&busy, Purpose::Join, async |client| {
+        for taken in 0..1000 {
+            match client.issue_join_ticket(&join, TIME).await {
+                Ok(_) => {}
+                Err(status) if status.message().starts_with("too-many-calls") => return Ok(taken),
+                Err(status) => return Err(status),
+            }
+        }
+        Ok(1000)
+    });
+    let taken = taken.unwrap();
+    assert!((1..1000).contains(&taken), "{taken} tickets in a row");
+    service.join(&other, "0b0b0b0b-0000-4000-8000-000000000001", "worker-2").unwrap();
 }
