@@ -3,7 +3,7 @@
 
 use super::api_server::{MAPS, moved_into};
 use super::rig::{Answer, Machine, Rig, Service, policy, reference};
-use latchkey_api_server_rig::proxy::{Fault, Proxy};
+use latchkey_api_server_rig::proxy::{Fault, Proxy, status};
 use latchkey_api_server_rig::{ApiServer, Client, is_built_or_skip};
 use latchkey_cluster_store::objects::node_object;
 use latchkey_cluster_store::{NodeRecord, Role};
@@ -56,7 +56,11 @@ impl Site {
 
     /// Swallows these requests from now on, also of those that are under way, until [`Self::pass`].
     fn swallow(&self, words: [&'static str; 2]) {
-        self.proxy.arm(words, Fault::Silence, usize::MAX);
+        self.spoil(words, Fault::Silence);
+    }
+
+    fn spoil(&self, words: [&'static str; 2], fault: Fault) {
+        self.proxy.arm(words, fault, usize::MAX);
         self.proxy.cut();
     }
 
@@ -177,6 +181,40 @@ fn while_the_api_server_stands_still_only_control_planes_get_their_keys_and_not_
     assert_eq!(service.metric("rejoins_unheard_total"), released);
 }
 
+/// A right that was taken away, say: the API server is there, and who is denied could be known.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn an_api_server_that_refuses_has_nobody_let_in_by_what_was_known_last() {
+    let control_plane = Machine::new();
+    let site = Site::new(&[&control_plane]);
+    site.on_record(&control_plane, "cp-1", Role::ControlPlane, 1);
+    let service = site.rig.start();
+    assert_eq!(told(&service, &control_plane, 1), None);
+    site.spoil(["", ""], Fault::Answer(status(403)));
+    // Not all of it was listed at the same time.
+    until("nothing to be heard", || (service.metric("unheard_seconds") > UNHEARD + 12).then_some(()));
+    assert_eq!(told(&service, &control_plane, 1).as_deref(), Some("cluster-unheard"));
+    assert_eq!(service.metric("rejoins_unheard_total"), 0);
+}
+
+/// The documents are heard, the records are not: one that is gone by now would be gone by.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_record_that_is_known_as_of_long_ago_is_read_before_its_machine_gets_a_key() {
+    let (kept, removed) = (Machine::new(), Machine::new());
+    let site = Site::new(&[&kept, &removed]);
+    site.on_record(&kept, "edge-1", Role::Worker, 1);
+    site.on_record(&removed, "edge-2", Role::Worker, 2);
+    let service = site.rig.start();
+    assert_eq!(told(&service, &removed, 2), None);
+    // Listings and watches; one that is read has its name in the path.
+    site.swallow(["GET ", "/attestednodes?"]);
+    site.admin.delete(&format!("{NODES}/{}", removed.ek()), &json!({})).granted();
+    until("the records to be old", || (service.metric("unheard_seconds") > UNHEARD).then_some(()));
+    assert_eq!(told(&service, &removed, 2).as_deref(), Some("node-unknown"));
+    assert_eq!(told(&service, &kept, 1), None);
+}
+
 #[test]
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn after_etcd_was_restored_denials_are_heard_and_records_are_read_and_written() {
@@ -224,4 +262,28 @@ fn a_machine_that_is_removed_in_the_middle_of_its_call_gets_no_ticket_and_no_rec
         assert_eq!(refused.code(), "machine-denied", "{refused:?}");
     });
     assert_eq!(site.admin.get(&format!("{NODES}/{}", node.ek())).status(), 404, "it has no record again");
+}
+
+/// Writing may take seconds.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_machine_that_is_denied_while_its_record_is_written_gets_no_ticket() {
+    let node = Machine::new();
+    let site = Site::new(&[&node]);
+    site.on_record(&node, "edge-1", Role::Worker, 1);
+    let service = site.rig.start();
+    let (go_on, held) = smol::channel::bounded(1);
+    site.proxy.arm(["PUT", "/attestednodes"], Fault::Held(held), 1);
+    let client = *service;
+    std::thread::scope(|scope| {
+        let joining = scope.spawn(|| client.join(&node, &disk(2), "edge-1"));
+        until("the record to be on its way", || (!site.proxy.is_armed()).then_some(()));
+        site.deny(&node);
+        until("the denial to be heard", || (service.metric("denied") == 1).then_some(()));
+        go_on.try_send(()).unwrap();
+        let refused = joining.join().unwrap().unwrap_err();
+        assert_eq!(refused.code(), "machine-denied", "{refused:?}");
+    });
+    let kept = site.admin.get(&format!("{NODES}/{}", node.ek())).granted();
+    assert!(kept.to_string().contains(&disk(2)), "its record was written: {kept}");
 }
