@@ -169,10 +169,13 @@ fn what_a_join_service_shuts_out_is_shown_beside_what_is_there() {
     let service = std::thread::spawn(move || {
         use std::io::{Read as _, Write as _};
         let (mut stream, _) = listener.accept().unwrap();
-        let mut asked = [0; 512];
-        let length = stream.read(&mut asked).unwrap();
+        let (mut asked, mut byte) = (Vec::<u8>::new(), [0_u8]);
+        while !asked.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte).unwrap();
+            asked.extend(byte);
+        }
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nlatchkey_join_service_denied 3\n").unwrap();
-        String::from_utf8_lossy(&asked[..length]).into_owned()
+        String::from_utf8(asked).unwrap()
     });
     edit(&operator, to_the_version_before);
     let shown = run(&operator, &["upgrade", "store", "--join-service", &address]).failed(1).json();
