@@ -61,6 +61,9 @@ reason_codes! {
         /// The API server gave no certificate for the join service.
         CertificateNotIssued = "certificate-not-issued":
             "see that kube-controller-manager runs and has the cluster's authority, and run the command again";
+        /// Other denials are there than the operator says.
+        DenialsNotConfirmed = "denials-not-confirmed":
+            "look at what `latchkey upgrade store` shows without --denials, and say how many machines are shut out there";
         /// A machine that is to be allowed is not denied.
         NotDenied = "not-denied": "see `latchkey node list`; a policy may deny it, too";
         /// The firmware of a machine is not the one on its record.

@@ -1,7 +1,9 @@
 //! The machines of a cluster, wherever they are on record: in its directory, or in its API server.
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, RoleRule};
+use latchkey_cluster_store::{
+    Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, ReleaseRefusal, RoleRule,
+};
 use latchkey_keys::Uuid;
 use std::time::Instant;
 
@@ -32,9 +34,12 @@ pub(crate) trait Machines {
     /// The witness that a TPM is not shut out.
     fn not_denied(&self, ek: EkDigest) -> Result<NotDenied, CommandError> {
         let now = Instant::now();
-        self.denials()?.check(&ek, now).map_err(|refusal| {
-            let failure = CommandError::new(Exit::Usage, refusal.code(), refusal.to_string());
-            failure.fix("take the denial back first, with `latchkey node allow`")
+        self.denials()?.check(&ek, now).map_err(|refusal| match refusal {
+            ReleaseRefusal::MachineDenied { .. } => {
+                let failure = CommandError::new(Exit::Usage, refusal.code(), refusal.to_string());
+                failure.fix("take the denial back first, with `latchkey node allow`")
+            }
+            other => CommandError::new(Exit::Failed, other.code(), other.to_string()),
         })
     }
     /// Gives a TPM that is not shut out a rule of its own.

@@ -102,12 +102,14 @@ impl ApiServer {
     async fn put_policy(&self, file: &PolicyFile) -> Result<String, CommandError> {
         let revisions = revisions_in(&self.data(REVISIONS_MAP).await?).map_err(unusable)?;
         references_in(&self.data(REFERENCES_MAP).await?, &file.policy, &revisions).map_err(unusable)?;
-        let replaced = |data: &mut super::Data| {
-            let before = data.insert(POLICY.to_owned(), file.text.clone());
-            Ok(before.as_ref() != Some(&file.text))
-        };
-        self.change(POLICY_MAP, replaced).await?;
-        Ok(path_of(POLICY_MAP, POLICY).display().to_string())
+        for _ in 0..TRIES {
+            let mut map = self.document(POLICY_MAP).await?;
+            let before = map.data.insert(POLICY.to_owned(), file.text.clone());
+            if before.as_ref() == Some(&file.text) || self.put_document(&map).await? {
+                return Ok(path_of(POLICY_MAP, POLICY).display().to_string());
+            }
+        }
+        Err(others_first(POLICY_MAP))
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::{
-    CLAIM, Claimed, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, PENDING_MAP, node_object,
+    CLAIM, Claimed, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, PENDING_MAP, node_object,
 };
-use latchkey_cluster_store::{Denials, Enrolment, NodeName, NodeRecord, NotDenied, PendingRecord, Role, RoleRule};
+use latchkey_cluster_store::{Enrolment, NodeName, NodeRecord, NotDenied, PendingRecord, Role, RoleRule};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -77,38 +77,9 @@ impl ApiServer {
 
     /// Machines that wait for the operator.
     pub(crate) async fn waiting(&self) -> Result<Vec<PendingRecord>, CommandError> {
-        let data = self.data(PENDING_MAP).await?;
+        let data = self.data_if_any(PENDING_MAP).await?;
         // Nothing is decided by them: one that cannot be read is written anew when its machine asks again.
         Ok(data.values().filter_map(|text| PendingRecord::parse(text.as_bytes()).ok()).collect())
-    }
-
-    /// TPMs that are shut out, and why this one is.
-    pub(crate) async fn denied(&self) -> Result<Denials, CommandError> {
-        Ok(Denials::of_names(self.data(DENIED_MAP).await?.keys()))
-    }
-
-    pub(crate) async fn reason_of_denial(&self, ek: EkDigest) -> Result<String, CommandError> {
-        let data = self.data(DENIED_MAP).await?;
-        let denial = data.into_iter().find(|(name, _)| Denials::of_names([name]).has(&ek));
-        Ok(denial.map(|(_, reason)| reason).unwrap_or_default())
-    }
-
-    pub(crate) async fn shut_out(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
-        let denied = |data: &mut super::Data| {
-            let before = data.insert(ek.to_string(), reason.to_owned());
-            Ok(before.as_deref() != Some(reason))
-        };
-        self.change(DENIED_MAP, denied).await.map(drop)
-    }
-
-    /// Whether it was denied.
-    pub(crate) async fn take_denial_back(&self, ek: EkDigest) -> Result<bool, CommandError> {
-        let allowed = |data: &mut super::Data| {
-            let before = data.len();
-            data.retain(|name, _| !Denials::of_names([name]).has(&ek));
-            Ok(data.len() != before)
-        };
-        self.change(DENIED_MAP, allowed).await
     }
 
     pub(crate) async fn let_in(

@@ -5,6 +5,7 @@
 //! (`latchkey_cluster_store::objects`).
 
 mod credentials;
+mod denials;
 mod documents;
 mod etcd;
 mod machines;
@@ -24,12 +25,15 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node;
 use crate::stock::{Kubectl, Scope, Stock, StockCode};
+use crate::store_error::place_missing;
 
 pub(crate) use credentials::{KUBEADM_PORT, Reach, SERVICE, issue, kubeconfig, reached_at};
 pub(crate) use note::StoreNote;
 pub(crate) use objects::{ConfigMap, Data};
 pub(crate) use status::{ClientCertificate, KubernetesNode, Seen};
 
+/// The key of [`CLUSTER_MAP`] that says what the cluster is.
+const CLUSTER_FILE: &str = "cluster.json";
 /// How often a write is made anew because others came first.
 const TRIES: usize = 8;
 
@@ -63,14 +67,32 @@ impl ApiServer {
 
     /// The cluster whose store this is, `None` before it has one.
     pub(crate) async fn cluster(&self) -> Result<Option<ClusterFile>, CommandError> {
-        let Some(text) = self.data(CLUSTER_MAP).await?.remove("cluster.json") else { return Ok(None) };
+        let Some(text) = self.data_if_any(CLUSTER_MAP).await?.remove(CLUSTER_FILE) else { return Ok(None) };
         ClusterFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
     }
 
-    /// What a document holds; nothing if it is not there.
+    /// What a document holds that `latchkey init` or its chart makes: one that is gone was lost with what was in it.
     pub(crate) async fn data(&self, map: &str) -> Result<Data, CommandError> {
-        let map: Option<ConfigMap> = self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), map).await?;
-        Ok(map.map(|map| map.data).unwrap_or_default())
+        Ok(self.known(map).await?.ok_or_else(|| self.is_gone(map))?.data)
+    }
+
+    /// What a document holds; nothing if it is not there.
+    async fn data_if_any(&self, map: &str) -> Result<Data, CommandError> {
+        Ok(self.known(map).await?.map(|map| map.data).unwrap_or_default())
+    }
+
+    async fn known(&self, map: &str) -> Result<Option<ConfigMap>, CommandError> {
+        Ok(self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), map).await?)
+    }
+
+    fn is_gone(&self, map: &str) -> CommandError {
+        let what = format!("the ConfigMap {map} is gone from the namespace {NAMESPACE}");
+        let failure = place_missing(what, &format!("--kubeconfig {}", self.shown));
+        if denials::MAY_BE_EMPTY.contains(&map) {
+            failure
+        } else {
+            failure.fix("put it back from a copy, with what was in it")
+        }
     }
 
     /// Writes documents as a whole, whatever an earlier call of this left: all in one call, since each asks the API server for more
@@ -80,15 +102,15 @@ impl ApiServer {
         Ok(self.kubectl.apply(&objects::list(&maps), true).await?)
     }
 
-    /// Changes a document, and makes it if it is not there; `change` says whether something is to be written, and is asked anew
-    /// where others came first. Whether something was written.
+    /// Changes a document that is there; `change` says whether something is to be written, and is asked anew where others came first.
+    /// Whether something was written.
     pub(crate) async fn change(
         &self,
         name: &str,
         change: impl Fn(&mut Data) -> Result<bool, CommandError>,
     ) -> Result<bool, CommandError> {
         for _ in 0..TRIES {
-            let mut map = self.document(name).await?;
+            let mut map = self.known(name).await?.ok_or_else(|| self.is_gone(name))?;
             if !change(&mut map.data)? {
                 return Ok(false);
             }
@@ -99,10 +121,9 @@ impl ApiServer {
         Err(others_first(name))
     }
 
-    /// A document as it is, or empty.
+    /// A document as it is, or empty, for who brings what it has to hold.
     async fn document(&self, name: &str) -> Result<ConfigMap, CommandError> {
-        let known: Option<ConfigMap> = self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), name).await?;
-        Ok(known.unwrap_or_else(|| ConfigMap::new(name)))
+        Ok(self.known(name).await?.unwrap_or_else(|| ConfigMap::new(name)))
     }
 
     /// Writes a document in the place of what [`Self::document`] read, or where it read none: `false` where others came first.

@@ -181,7 +181,7 @@ impl ApiServer {
 
     /// What the cluster says of itself to nodes that join; nothing where its documents are elsewhere.
     pub(crate) async fn described(&self) -> Result<Option<KubernetesFile>, CommandError> {
-        let Some(text) = self.data(CLUSTER_MAP).await?.remove(DESCRIPTION) else { return Ok(None) };
+        let Some(text) = self.data_if_any(CLUSTER_MAP).await?.remove(DESCRIPTION) else { return Ok(None) };
         KubernetesFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
     }
 

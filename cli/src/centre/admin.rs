@@ -10,15 +10,15 @@ const CONNECT: Duration = Duration::from_secs(1);
 const LARGEST: u64 = 64 << 10;
 
 /// An answer.
-pub(super) struct Said {
+pub(crate) struct Said {
     /// Whether it is 200.
-    pub(super) good: bool,
+    pub(crate) good: bool,
     /// What stands in it.
-    pub(super) body: String,
+    pub(crate) body: String,
 }
 
 /// Asks, and waits no longer than `time` for each part of the answer.
-pub(super) fn ask(admin: SocketAddr, what: &str, time: Duration) -> io::Result<Said> {
+pub(crate) fn ask(admin: SocketAddr, what: &str, time: Duration) -> io::Result<Said> {
     let mut stream = TcpStream::connect_timeout(&admin, CONNECT)?;
     stream.set_read_timeout(Some(time))?;
     write!(stream, "{what} HTTP/1.1\r\nHost: {admin}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;

@@ -1,6 +1,6 @@
 //! What the enrol service needs before it starts: its key, which images name, and rules by which nobody is taken up.
 
-use latchkey_cluster_store::registration::{RegistrationStore, Rules};
+use latchkey_cluster_store::registration::{RULES, RegistrationStore, Rules};
 use rcgen::KeyPair;
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -41,14 +41,17 @@ impl EnrolService {
     }
 }
 
-/// Makes key and rules where they are not there. A policy is the operator's, and nobody is admitted without one.
+/// Makes key, directories and rules where there are no rules yet; later a directory that is missing was lost. A policy is the operator's, and
+/// nobody is admitted without one.
 pub(super) fn make(site: &Site) -> Result<EnrolService, CommandError> {
     let key = key(site)?;
     let registrations = site.layout.registrations();
-    let store = as_owner_of(&registrations, || RegistrationStore::open(&registrations).map_err(unusable))?;
-    if !store.rules_path().exists() {
+    if registrations.join(RULES).exists() {
+        as_owner_of(&registrations, || RegistrationStore::open(&registrations).map_err(unusable))?;
+    } else {
         let rules = Rules::of(setup::local(site)?.cluster_chart, NAMESPACE);
-        as_owner_of(&registrations, || store.write_rules(&rules).map_err(unusable))?;
+        let make = || RegistrationStore::make(&registrations).and_then(|store| store.write_rules(&rules));
+        as_owner_of(&registrations, || make().map_err(unusable))?;
     }
     Ok(EnrolService {
         address: site.parameters.enrol_service(),

@@ -5,7 +5,7 @@
 //!
 //! [`backup`] and [`units`] work on a directory that is there: [`existing`].
 
-mod admin;
+pub(crate) mod admin;
 mod backup;
 mod certificates;
 mod enrol;

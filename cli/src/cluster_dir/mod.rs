@@ -44,10 +44,20 @@ pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as t
 /// One of them is in every cluster's directory: `latchkey init` writes the first before it asks the machine, the second once that is locked.
 const OF_A_CLUSTER: [&str; 2] = [JOURNAL, "cluster.json"];
 
+fn is_of_a_cluster(path: &Path) -> bool {
+    OF_A_CLUSTER.iter().any(|name| path.join(name).exists())
+}
+
 impl ClusterDir {
     /// The directory of a cluster at `path`. In any other one nothing is read, and nothing is left behind: what is asked of a
     /// machine there would be done, and heard by nobody.
     pub(crate) fn open(path: &Path) -> Result<Self, CommandError> {
+        let Self(directory) = Self::open_lacking(path)?;
+        as_owner_of(path, || ClusterStore::open(directory.path()).map(Self).map_err(unusable))
+    }
+
+    /// The same, whatever of its places is missing; for who says what that is.
+    pub(crate) fn open_lacking(path: &Path) -> Result<Self, CommandError> {
         let missing = |code, what| {
             let failure = CommandError::new(Exit::Missing, code, what);
             Err(failure.fix("name the directory that `latchkey init` was given"))
@@ -55,16 +65,35 @@ impl ClusterDir {
         if !path.is_dir() {
             return missing(CommandCode::DirectoryMissing, format!("there is no directory {}", path.display()));
         }
-        if !OF_A_CLUSTER.iter().any(|name| path.join(name).exists()) {
+        if !is_of_a_cluster(path) {
             return missing(CommandCode::ClusterMissing, format!("{} is no cluster's directory", path.display()));
         }
-        as_owner_of(path, || ClusterStore::open(path).map(Self).map_err(unusable))
+        Ok(Self(ClusterStore::at(path)))
     }
 
-    /// The directory at `path`, made if it is missing; for `latchkey init` alone, which makes it a cluster's.
+    /// The directory at `path`, made if it is missing; for `latchkey init` alone, which makes it a cluster's. Of one that is a cluster's
+    /// nothing is made anew.
     pub(crate) fn make(path: &Path) -> Result<Self, CommandError> {
+        if is_of_a_cluster(path) {
+            return Self::open(path);
+        }
         files::make_directory(path)?;
-        ClusterStore::open(path).map(Self).map_err(unusable)
+        ClusterStore::make(path).map(Self).map_err(unusable)
+    }
+
+    /// Its places that are gone.
+    pub(crate) fn missing_places(&self) -> Result<Vec<PathBuf>, CommandError> {
+        self.as_owner(|| self.0.missing_places().map_err(unusable))
+    }
+
+    /// See [`ClusterStore::known_denials`].
+    pub(crate) fn known_denials(&self) -> Result<Denials, CommandError> {
+        self.as_owner(|| self.0.known_denials().map_err(unusable))
+    }
+
+    /// See [`ClusterStore::count_anew`].
+    pub(crate) fn count_anew(&self, denials: u64) -> Result<bool, CommandError> {
+        self.as_owner(|| self.0.count_anew(denials).map_err(unusable))
     }
 
     /// Does what concerns its files.

@@ -1,7 +1,7 @@
 //! `latchkey node list`, `latchkey node show`.
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{DiskState, NodeRecord, Outcome, PendingRecord, TpmRecord};
+use latchkey_cluster_store::{Denials, DiskState, NodeRecord, Outcome, PendingRecord, TpmRecord};
 use serde::Serialize;
 
 use crate::arguments::Arguments;
@@ -16,12 +16,12 @@ pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     let machines = machines::open(arguments)?;
     let (nodes, wrong) = machines.nodes()?;
     let (held, denied) = (machines.pending()?, machines.denials()?);
-    for sentence in wrong.iter().chain(denied.unreadable()) {
+    for sentence in wrong.iter().chain(denied.unreadable()).chain(&lost(&denied)) {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }
-    let unreadable_denials = denied.unreadable().to_vec();
+    let (unreadable_denials, denials_lost) = (denied.unreadable().to_vec(), denied.lost());
     let denied = denied.iter().copied().collect();
-    output.report(&ListReport { nodes, held, denied, unreadable_records: wrong, unreadable_denials })
+    output.report(&ListReport { nodes, held, denied, unreadable_records: wrong, unreadable_denials, denials_lost })
 }
 
 /// The machines of a cluster.
@@ -32,11 +32,21 @@ struct ListReport {
     denied: Vec<EkDigest>,
     unreadable_records: Vec<String>,
     unreadable_denials: Vec<String>,
+    /// How many are counted and not there.
+    denials_lost: u64,
+}
+
+/// What is to be said of denials of which more are counted than are there.
+pub(crate) fn lost(denials: &Denials) -> Option<String> {
+    let refusal = denials.check_complete().err()?;
+    Some(format!("{}: {refusal}; {}", refusal.code(), refusal.code().remedy()))
 }
 
 impl Report for ListReport {
     fn exit(&self) -> Exit {
-        Exit::of_damage(!(self.unreadable_records.is_empty() && self.unreadable_denials.is_empty()))
+        let is_whole =
+            self.unreadable_records.is_empty() && self.unreadable_denials.is_empty() && self.denials_lost == 0;
+        Exit::of_damage(!is_whole)
     }
 
     fn text(&self, _: Style) -> String {

@@ -4,7 +4,7 @@ mod change;
 mod look;
 
 pub(crate) use change::{admit, allow, deny, remove};
-pub(crate) use look::{list, show, state};
+pub(crate) use look::{list, lost, show, state};
 
 use std::collections::BTreeSet;
 

@@ -330,6 +330,7 @@ pub(super) const COMMANDS: &[Command] = &[
     super::upgrade::CHECK,
     super::upgrade::EXECUTE,
     super::upgrade::RESUME,
+    super::upgrade::STORE,
     super::charts::BACKUP_CREATE,
     super::charts::BACKUP_LIST,
     super::charts::BACKUP_CHECK,

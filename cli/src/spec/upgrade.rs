@@ -2,7 +2,7 @@
 
 use super::Need::AtMostOnce;
 use super::charts::{BACKUPS, CHARTS, DEBUG, HELM, KUBECONFIG, KUBECTL, TAKE_OVER};
-use super::{Command, Flag};
+use super::{Command, Flag, node, table};
 use crate::upgrade;
 
 const TABLE: Flag = Flag {
@@ -128,4 +128,37 @@ with 1 if something has to be done first. Nothing is changed.
 ",
     examples: &["latchkey upgrade check --kubeconfig plant/admin.conf"],
     run: upgrade::check,
+};
+
+pub(super) const STORE: Command = Command {
+    path: &["upgrade", "store"],
+    operands: &[],
+    flags: &[
+        node::DIRECTORY,
+        node::KUBECONFIG,
+        node::KUBECTL,
+        table::flag(
+            "denials",
+            "NUMBER",
+            "the explicit word: so many machines are shut out, and those that are shown are all",
+        ),
+        table::flag(
+            "join-service",
+            "ADDRESS",
+            "`admin_listen` of a join service that runs here: how many it shuts out is shown, too",
+        ),
+    ],
+    summary: "makes what a cluster's directory or API server lacks",
+    about: "
+For a cluster that a release before this one made, once; and where denials, records or
+their place were lost. Shows what is missing, which nodes are on record and who is shut
+out, and changes nothing: it exits with 1 if something is missing. With --denials it
+makes that, empty, and has the cluster count its denials, so that one that gets lost is
+missed: then join services release no key. Where a copy is, put that back instead.
+
+Join services of releases before cannot read a cluster that counts: have all of them on
+this release first.
+",
+    examples: &["latchkey upgrade store --cluster ./plant", "latchkey upgrade store --cluster ./plant --denials 2"],
+    run: upgrade::store,
 };

@@ -10,7 +10,7 @@ use latchkey_cluster_store::{Denials, NodeName, NodeRecord, PendingRecord};
 use latchkey_keys::ClusterId;
 use serde::{Deserialize, Serialize};
 
-use super::{attention_in_words, waits};
+use super::{UNCOUNTED, attention_in_words, waits};
 use crate::api_server::{ApiServer, ClientCertificate, KubernetesNode, Seen};
 use crate::clock::now;
 use crate::codes::CommandCode;
@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::files;
 use crate::init::JOIN_SERVICE;
 use crate::node::block_on;
-use crate::nodes::state;
+use crate::nodes::{lost, state};
 use crate::output::{Report, Style, Table, pairs, printable};
 
 /// More than any kubeconfig.
@@ -43,6 +43,7 @@ pub(super) fn status(api: &ApiServer, directory: Option<&Path>) -> Result<Cluste
             unreadable,
             seen: api.seen().await?,
             nodes: api.kubernetes_nodes().await?,
+            uncounted: cluster.denials.is_none(),
             denials: api.denied().await?,
             held: api.waiting().await?,
             joining: api.joining().await?,
@@ -86,6 +87,8 @@ struct Found {
     seen: BTreeMap<String, Seen>,
     nodes: Vec<KubernetesNode>,
     denials: Denials,
+    /// Whether the cluster's document does not count them.
+    uncounted: bool,
     held: Vec<PendingRecord>,
     joining: Option<String>,
     certificates: Vec<ClientCertificate>,
@@ -127,7 +130,7 @@ impl Found {
             joining: self.joining.clone().map(holder),
             certificates,
             attention,
-            damaged: !(self.unreadable.is_empty() && self.denials.unreadable().is_empty()),
+            damaged: !(self.unreadable.is_empty() && self.denials.unreadable().is_empty()) || self.denials.lost() > 0,
         }
     }
 
@@ -164,6 +167,8 @@ impl Found {
         all.extend(self.held.iter().filter(|held| !self.denials.has(&held.ek_sha256)).map(waits));
         all.extend(self.unreadable.iter().cloned());
         all.extend(self.denials.unreadable().iter().cloned());
+        all.extend(lost(&self.denials));
+        all.extend(self.uncounted.then(|| UNCOUNTED.to_owned()));
         for ClientCertificate { of, ends } in &self.certificates {
             match ends {
                 None => all.push(format!("the certificate of {of} cannot be read")),

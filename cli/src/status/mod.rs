@@ -12,7 +12,7 @@ use crate::cluster_dir::ClusterDir;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::machines;
-use crate::nodes::state;
+use crate::nodes::{lost, state};
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -23,7 +23,8 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let cluster = directory.required_cluster()?;
     let (nodes, wrong) = directory.nodes()?;
     let (held, denied) = (directory.pending()?, directory.denials()?);
-    for sentence in wrong.iter().chain(denied.unreadable()) {
+    let uncounted = cluster.denials.is_none().then(|| UNCOUNTED.to_owned());
+    for sentence in wrong.iter().chain(denied.unreadable()).chain(&lost(&denied)).chain(&uncounted) {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }
     output.report(&StatusReport {
@@ -34,8 +35,12 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         denied: denied.iter().copied().collect(),
         unreadable_records: wrong,
         unreadable_denials: denied.unreadable().to_vec(),
+        denials_lost: denied.lost(),
     })
 }
+
+/// Of a cluster that a release before this one made.
+const UNCOUNTED: &str = "denials are not counted, so that none is missed that gets lost: see `latchkey upgrade store`";
 
 /// A machine that nobody let in yet.
 fn waits(held: &PendingRecord) -> String {
@@ -61,11 +66,15 @@ struct StatusReport {
     denied: Vec<EkDigest>,
     unreadable_records: Vec<String>,
     unreadable_denials: Vec<String>,
+    /// How many are counted and not there.
+    denials_lost: u64,
 }
 
 impl Report for StatusReport {
     fn exit(&self) -> Exit {
-        Exit::of_damage(!(self.unreadable_records.is_empty() && self.unreadable_denials.is_empty()))
+        let is_whole =
+            self.unreadable_records.is_empty() && self.unreadable_denials.is_empty() && self.denials_lost == 0;
+        Exit::of_damage(!is_whole)
     }
 
     fn text(&self, style: Style) -> String {

@@ -1,7 +1,7 @@
 //! `latchkey upgrade`: what a cluster runs becomes what its files say, or the next version.
 //!
 //! [`charts`] upgrades charts. [`kubernetes`] upgrades Kubernetes, node by node: [`cluster`] says how each stands, [`before`] whether
-//! one may begin, and [`roll`] takes one after the other.
+//! one may begin, and [`roll`] takes one after the other. [`store`] brings where a cluster is kept to what this release needs.
 
 mod before;
 mod changes;
@@ -11,6 +11,7 @@ mod cluster;
 mod deprecated;
 mod kubernetes;
 mod roll;
+mod store;
 
 use crate::arguments::Arguments;
 use crate::error::CommandError;
@@ -19,6 +20,7 @@ use crate::output::Output;
 
 pub(crate) use check::check;
 pub(crate) use kubernetes::resume;
+pub(crate) use store::store;
 
 /// `latchkey upgrade execute`: charts, or Kubernetes.
 pub(crate) fn execute(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {

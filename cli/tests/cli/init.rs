@@ -488,7 +488,7 @@ fn an_invitation_goes_to_the_node_alone_and_one_that_ended_to_nobody() {
     let (operator, node) = Operator::with_node();
     std::fs::create_dir(operator.path("enrol")).unwrap();
     let chart = "729fe070-5e67-4bc7-94b5-afd75cb42b03".parse().unwrap();
-    RegistrationStore::open(operator.path("enrol")).unwrap().write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
+    RegistrationStore::make(operator.path("enrol")).unwrap().write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
     let invite = |more: &[&str]| {
         let words = [&["cluster", "invite", "Press_4", "--directory", "enrol"][..], more].concat();
         operator.run(&words).succeeded();

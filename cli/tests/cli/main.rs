@@ -36,5 +36,6 @@ mod support;
 mod tdx_guests;
 mod tdx_registers;
 mod terminal;
+mod upgrade_store;
 mod verify;
 mod which_machine;

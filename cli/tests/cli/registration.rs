@@ -20,7 +20,8 @@ impl Site {
         let site = Self(directory);
         // As `latchkey centre up` makes it.
         let chart = "729fe070-5e67-4bc7-94b5-afd75cb42b03".parse().unwrap();
-        site.store().write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
+        let store = RegistrationStore::make(site.0.path().join("enrol")).unwrap();
+        store.write_rules(&Rules::of(chart, "fplus-edge")).unwrap();
         site
     }
 

@@ -1,18 +1,22 @@
 //! `cluster.json`: what a cluster is.
 
+use crate::counted::CountedDenials;
 use crate::error::ContentError;
 use latchkey_keys::{ClusterId, KeyError, MasterSecret, Secret};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// Versions of files in the directory.
 pub(crate) const VERSION: u64 = 1;
+/// That of `cluster.json`: it counts denials since. Version 1 is read, and stays as it is until `latchkey upgrade store`.
+const CLUSTER_VERSION: u64 = 2;
 
 /// A cluster that has been initialised. Nothing in it is secret: the cluster id follows from the salt only together with
 /// the measurement secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
-    /// Schema: 1.
+    /// Schema: 2, or 1, of releases that counted no denials.
     pub version: u64,
     /// For people: 1 to 128 printable characters.
     pub name: String,
@@ -25,10 +29,13 @@ pub struct ClusterFile {
     pub key_version: u32,
     /// Seconds since the Unix epoch.
     pub created_at: u64,
+    /// How many machines are shut out; not in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denials: Option<CountedDenials>,
 }
 
 impl ClusterFile {
-    /// The file for a new cluster.
+    /// The file for a new cluster, in which nobody is shut out.
     pub fn new(
         name: impl Into<String>,
         cluster_id: ClusterId,
@@ -36,7 +43,27 @@ impl ClusterFile {
         key_version: u32,
         created_at: u64,
     ) -> Self {
-        Self { version: VERSION, name: name.into(), cluster_id, measurement_salt, key_version, created_at }
+        let denials = Some(CountedDenials::default());
+        Self {
+            version: CLUSTER_VERSION,
+            name: name.into(),
+            cluster_id,
+            measurement_salt,
+            key_version,
+            created_at,
+            denials,
+        }
+    }
+
+    /// The same file with denials counted so, in this release's version.
+    #[must_use]
+    pub fn counting(self, denials: CountedDenials) -> Self {
+        Self { version: CLUSTER_VERSION, denials: Some(denials), ..self }
+    }
+
+    /// Its JSON, for a file or an object.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
     /// The cluster's measurement secret, if this master secret is the cluster's: see [`ClusterId::prove`].
@@ -52,18 +79,21 @@ impl ClusterFile {
     /// # Errors
     /// [`ContentError`].
     pub fn parse(json: &[u8]) -> Result<Self, ContentError> {
-        check_version(json)?;
+        check_known(json, 1..=CLUSTER_VERSION)?;
         let file: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         file.check()?;
         Ok(file)
     }
 
     pub(crate) fn check(&self) -> Result<(), ContentError> {
-        if self.version != VERSION {
-            return Err(ContentError::Version(self.version));
+        if !(1..=CLUSTER_VERSION).contains(&self.version) {
+            return Err(ContentError::Version { got: self.version, known: CLUSTER_VERSION });
         }
         let named = (1..=128).contains(&self.name.chars().count()) && !self.name.chars().any(char::is_control);
         let rule = |sentence: &str| Err(ContentError::Rule(sentence.to_owned()));
+        if (self.version == CLUSTER_VERSION) != self.denials.is_some() {
+            return rule("`denials` must be there in version 2, and in no other");
+        }
         match (named, self.key_version) {
             (false, _) => rule("`name` must have 1 to 128 printable characters"),
             (_, 0) => rule("`key_version` must be 1 or more: versions of a master secret begin at 1"),
@@ -72,14 +102,22 @@ impl ClusterFile {
     }
 }
 
-/// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
+/// Whether a file is of the one version that there is.
 pub(crate) fn check_version(json: &[u8]) -> Result<(), ContentError> {
+    check_known(json, VERSION..=VERSION)
+}
+
+/// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
+fn check_known(json: &[u8], known: RangeInclusive<u64>) -> Result<(), ContentError> {
     #[derive(Deserialize)]
     struct VersionOnly {
         version: u64,
     }
     let VersionOnly { version } = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
-    if version == VERSION { Ok(()) } else { Err(ContentError::Version(version)) }
+    if known.contains(&version) {
+        return Ok(());
+    }
+    Err(ContentError::Version { got: version, known: *known.end() })
 }
 
 mod hex_32 {

@@ -156,7 +156,7 @@ impl Enrolment {
 
     pub(crate) fn check(&self) -> Result<(), ContentError> {
         if self.version != VERSION {
-            return Err(ContentError::Version(self.version));
+            return Err(ContentError::Version { got: self.version, known: VERSION });
         }
         let eks: BTreeSet<_> = self.pinned.iter().map(|rule| rule.ek_sha256).collect();
         let names: Vec<_> = self.pinned.iter().filter_map(|rule| rule.name.as_ref()).collect();

@@ -1,5 +1,6 @@
 //! Why a cluster directory, or a file of it, is not usable.
 
+use crate::places::PlaceCode;
 use latchkey_attestation::Refusal;
 use latchkey_keys::SecretFileError;
 use std::io;
@@ -36,6 +37,20 @@ pub enum StoreError {
         /// What happened.
         detail: String,
     },
+    /// A place that `latchkey init` makes is not there, and is not made in passing: see [`PlaceCode::Missing`].
+    #[error("{} is gone, or is no directory ({}); {}", path.display(), PlaceCode::Missing, anew(of.as_deref()))]
+    Place {
+        /// The place.
+        path: PathBuf,
+        /// The cluster's directory; `None` at a centre.
+        of: Option<PathBuf>,
+    },
+    /// A denial is in force, and could not be counted: see [`PlaceCode::NotCounted`].
+    #[error("the machine is shut out, and that is not counted ({}): {why}", PlaceCode::NotCounted)]
+    NotCounted {
+        /// Why not.
+        why: Box<StoreError>,
+    },
     /// A file that must be new is there already.
     #[error("{} exists already and is left as it is", path.display())]
     Exists {
@@ -56,9 +71,14 @@ pub enum ContentError {
     /// Not JSON of the closed schema; line, column and field.
     #[error("{0}")]
     Syntax(serde_json::Error),
-    /// Another version than 1.
-    #[error("`version` is {0}; this program knows version 1")]
-    Version(u64),
+    /// Another version than the one that this program writes, or, where there is one, the one before.
+    #[error("`version` is {got}; this program knows version {known}")]
+    Version {
+        /// The file's.
+        got: u64,
+        /// The newest that is known.
+        known: u64,
+    },
     /// A file that may hold a secret, and that others can read, or worse.
     #[error("{error}; {remedy}", error = .0, remedy = .0.code().remedy())]
     Secret(SecretFileError),
@@ -88,7 +108,9 @@ impl StoreError {
             Self::Io { path, .. }
             | Self::Malformed { path, .. }
             | Self::Elsewhere { path, .. }
+            | Self::Place { path, .. }
             | Self::Exists { path } => path,
+            Self::NotCounted { why } => why.path(),
         }
     }
 
@@ -101,5 +123,16 @@ impl StoreError {
 impl From<Refusal> for ContentError {
     fn from(refusal: Refusal) -> Self {
         Self::Attestation(Box::new(refusal))
+    }
+}
+
+/// How a place is had again.
+fn anew(of: Option<&Path>) -> String {
+    let copy = "put it back from a copy, with what was in it";
+    match of {
+        Some(of) => {
+            format!("{copy}; to begin it anew, see what `latchkey upgrade store --cluster {}` shows", of.display())
+        }
+        None => format!("{copy}, or make it, if nothing was in it"),
     }
 }

@@ -106,7 +106,7 @@ impl KubernetesFile {
     pub fn check(&self) -> Result<(), ContentError> {
         let rule = |sentence: &str| Err(ContentError::Rule(sentence.to_owned()));
         if self.version != VERSION {
-            return Err(ContentError::Version(self.version));
+            return Err(ContentError::Version { got: self.version, known: VERSION });
         }
         if !is_endpoint(&self.api_server) {
             return rule("`api_server` must be HOST:PORT, an IPv6 address in brackets, and no address of loopback");

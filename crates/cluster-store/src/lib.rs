@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! DIRECTORY/
-//!   cluster.json            name, cluster id, measurement salt; absent: the cluster is not initialised yet (ClusterFile)
+//!   cluster.json            name, cluster id, measurement salt, how many machines are shut out (CountedDenials); absent: the cluster
+//!                           is not initialised yet (ClusterFile)
 //!   enrolment.json          which TPM gets which role and name (Enrolment)
 //!   policy.json             what evidence must show (latchkey_attestation::Policy)
 //!   reference.json          reference values, and more of them in references/*.json (…::ReferenceValues)
@@ -20,6 +21,9 @@
 //!
 //! The module [`registration`] is the same for a centre's enrol service, which takes up whole clusters.
 //!
+//! `nodes/` and `denied/` are made by `latchkey init` and refused where they are missing (PlaceCode): made anew in passing, they would say
+//! that nobody is on record, and that nobody is shut out.
+//!
 //! Every file is closed, versioned JSON. Files are replaced, never changed in place: readers see the old one or the new
 //! one, also after a power cut. Two programs may write at once: each takes a [`Writer`].
 
@@ -27,6 +31,7 @@ mod atomic;
 pub mod certificate;
 mod cluster;
 pub mod control_plane;
+mod counted;
 mod damaged;
 mod denials;
 mod documents;
@@ -40,6 +45,7 @@ pub mod object_documents;
 pub mod objects;
 mod pair;
 mod pending;
+mod places;
 mod record;
 mod record_store;
 pub mod registration;
@@ -51,6 +57,7 @@ mod trust;
 mod writer;
 
 pub use cluster::ClusterFile;
+pub use counted::CountedDenials;
 pub use damaged::DamagedRecord;
 pub use denials::{Denials, NotDenied};
 pub use documents::{Documents, Heard};
@@ -62,6 +69,7 @@ pub use kubernetes::{ClusterMaterial, KubernetesFile, NextComponents};
 pub use name::{NodeName, NodeNameError};
 pub use pair::signature_of;
 pub use pending::{MAX_PENDING, PendingRecord};
+pub use places::PlaceCode;
 pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, Moved, NodeRecord, Outcome, Recorded, Reported, Role};
 pub use record_store::{Change, Listing, News, NodeStatus, PutError, PutRefusal, RecordStore, RefusedMachine, Turn};
 pub use release::{DiskRelease, ReleaseCode, ReleaseError, ReleaseRefusal};
@@ -72,5 +80,5 @@ pub use writer::Writer;
 
 /// Every reason code of this crate.
 pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
-    latchkey_reason::reasons::<ReleaseCode>()
+    latchkey_reason::reasons::<ReleaseCode>().chain(latchkey_reason::reasons::<PlaceCode>())
 }

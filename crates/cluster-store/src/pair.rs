@@ -196,7 +196,7 @@ mod tests {
 
         /// Which revision is in force.
         fn serial(&self) -> u64 {
-            let directory = ClusterStore::open(self.directory.path()).unwrap();
+            let directory = ClusterStore::at(self.directory.path());
             let references = directory.references(&self.policy).unwrap();
             references.iter().next().unwrap().values().serial()
         }
@@ -280,7 +280,7 @@ mod tests {
         assert!(site.install(&ours, usize::MAX));
         fs::write(site.path(), &theirs.manifest).unwrap();
         fs::write(next_signature_of(&site.path()), &theirs.signature).unwrap();
-        let directory = ClusterStore::open(site.directory.path()).unwrap();
+        let directory = ClusterStore::at(site.directory.path());
         assert!(directory.references(&site.policy).is_err());
     }
 }

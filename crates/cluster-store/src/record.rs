@@ -267,7 +267,7 @@ impl NodeRecord {
     /// [`ContentError`].
     pub fn check(&self) -> Result<(), ContentError> {
         if self.version != VERSION {
-            return Err(ContentError::Version(self.version));
+            return Err(ContentError::Version { got: self.version, known: VERSION });
         }
         let rule = |sentence: String| Err(ContentError::Rule(sentence));
         if self.disks.is_empty() || self.disks.len() > MAX_DISKS {

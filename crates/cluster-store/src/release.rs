@@ -128,6 +128,9 @@ reason_codes! {
         /// The TPM is shut out.
         MachineDenied = "machine-denied":
             "nobody gets a key on this machine; if the denial was a mistake, take it back with `latchkey node allow`";
+        /// A denial is gone that the cluster's document counts.
+        DenialsLost = "denials-lost":
+            "put back the denials that are gone, from a copy or with `latchkey node deny`, and then say with `latchkey upgrade store` how many there are; until then no key is released";
     }
 }
 
@@ -176,6 +179,14 @@ pub enum ReleaseRefusal {
         /// The machine.
         ek: EkDigest,
     },
+    /// See [`ReleaseCode::DenialsLost`].
+    #[error("{counted} machines were shut out, and {listed} denials are there: a denial is lost, or is being written")]
+    DenialsLost {
+        /// By the cluster's document.
+        counted: u64,
+        /// Those that are there.
+        listed: u64,
+    },
 }
 
 impl ReleaseRefusal {
@@ -187,6 +198,7 @@ impl ReleaseRefusal {
             Self::DiskOfAnother { .. } => ReleaseCode::DiskOfAnother,
             Self::DiskReplaced { .. } => ReleaseCode::DiskReplaced,
             Self::MachineDenied { .. } => ReleaseCode::MachineDenied,
+            Self::DenialsLost { .. } => ReleaseCode::DenialsLost,
         }
     }
 }

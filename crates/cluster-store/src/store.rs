@@ -6,6 +6,7 @@ use crate::denials::DENIED;
 use crate::enrolment::Enrolment;
 use crate::error::{ContentError, StoreError};
 use crate::pair::signature_of;
+use crate::places::{demand, unlisted};
 use crate::record::{NodeRecord, Recorded};
 use crate::writer::{Writer, check_file_name};
 use latchkey_attestation::EkDigest;
@@ -63,22 +64,29 @@ impl Part {
 pub struct ClusterStore(PathBuf);
 
 impl ClusterStore {
-    /// The directory at `path`, which must exist; `nodes/` and `denied/` are made if they are missing.
+    /// The directory of a cluster at `path`. Nothing in it is made or written.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError::Place`] where `nodes/` or `denied/` is not there.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let directory = Self(path.into());
-        atomic::make(&directory.nodes_path())?;
-        atomic::make(&directory.denied_path())?;
+        directory.places().iter().try_for_each(|place| demand(place, Some(directory.path())))?;
         Ok(directory)
     }
 
-    /// The same for a service that has policy, manifests and denials there, and no nodes.
-    pub(crate) fn of_documents(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+    /// The directory at `path`, which must exist, with the places of a cluster made: for `latchkey init`.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn make(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let directory = Self(path.into());
-        atomic::make(&directory.denied_path())?;
+        directory.make_places()?;
         Ok(directory)
+    }
+
+    /// The directory at `path`, whatever is there: for who looks what is missing, and for an enrol service, which has no nodes.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
     }
 
     /// Makes the directory of the additional manifests, if it is missing. They may lie elsewhere, as all documents.
@@ -180,10 +188,10 @@ impl ClusterStore {
     /// All records, and what is wrong with those that cannot be read.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the directory cannot be listed.
+    /// [`StoreError::Place`], or [`StoreError::Io`] when the directory cannot be listed.
     pub fn records(&self) -> Result<Vec<Result<Recorded, StoreError>>, StoreError> {
         let nodes = self.nodes_path();
-        let entries = fs::read_dir(&nodes).map_err(StoreError::io("list", &nodes))?;
+        let entries = fs::read_dir(&nodes).map_err(unlisted(&nodes))?;
         let mut names = Vec::new();
         for entry in entries {
             let name = entry.map_err(StoreError::io("list", &nodes))?.file_name();
@@ -222,6 +230,11 @@ impl ClusterStore {
     /// [`StoreError`].
     pub fn write_enrolment(&self, rules: &Enrolment) -> Result<(), StoreError> {
         self.writer()?.write_enrolment(rules)
+    }
+
+    pub(crate) fn write_cluster(&self, cluster: &ClusterFile, existing: Existing) -> Result<(), StoreError> {
+        cluster.check().map_err(StoreError::malformed(&self.0.join(CLUSTER)))?;
+        atomic::write(&self.0, CLUSTER, cluster.to_json().as_bytes(), existing)
     }
 
     fn record_in(&self, name: &str) -> Result<Recorded, StoreError> {

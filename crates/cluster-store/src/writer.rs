@@ -2,6 +2,7 @@
 
 use crate::atomic::{self, Existing};
 use crate::cluster::ClusterFile;
+use crate::counted::CountedDenials;
 use crate::error::{ContentError, StoreError};
 use crate::record::{NodeRecord, Recorded};
 use crate::store::{CLUSTER, ClusterStore, NODES};
@@ -45,12 +46,13 @@ impl<'a> Writer<'a> {
         self.writes
     }
 
-    /// Removes the unfinished records of writers that crashed. What is left of another file is never read, and goes when the file is
-    /// written next.
+    /// Removes the unfinished records of writers that crashed, and lists a denial that one counted and did not list. What is left of
+    /// another file is never read, and goes when the file is written next.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError`].
     pub fn tidy(&self) -> Result<(), StoreError> {
+        self.directory.finish_denials()?;
         atomic::remove_temporaries(&self.directory.path().join(NODES))
     }
 
@@ -72,8 +74,8 @@ impl<'a> Writer<'a> {
         self.place(record, Existing::Replace)
     }
 
-    /// Makes a cluster: its first node's record, then `cluster.json`, the mark that it is initialised. A crash in between
-    /// leaves a directory that counts as not initialised, and the same call succeeds later.
+    /// Makes a cluster: its first node's record, then `cluster.json`, the mark that it is initialised; it counts the denials that are
+    /// there. A crash in between leaves a directory that counts as not initialised, and the same call succeeds later.
     ///
     /// # Errors
     /// [`StoreError::Exists`] when there is a cluster already; it is left as it is.
@@ -84,8 +86,10 @@ impl<'a> Writer<'a> {
             return Err(StoreError::Exists { path });
         }
         drop(self.place(first, Existing::Replace)?);
-        let json = serde_json::to_string_pretty(cluster).unwrap_or_default();
-        atomic::write(self.directory.path(), CLUSTER, json.as_bytes(), Existing::Keep)
+        let directory = self.directory.opened()?;
+        let _turn = self.directory.denials_turn(&directory)?;
+        let listed = CountedDenials::of(self.directory.denials()?.listed());
+        self.directory.write_cluster(&cluster.clone().counting(listed), Existing::Keep)
     }
 
     /// Makes the record of one machine that of another, to which its disk was moved: the same name, role and disks. The machine it

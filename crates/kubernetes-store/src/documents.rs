@@ -4,7 +4,7 @@ use crate::connection::in_time;
 use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_conflict};
 use crate::store::{KubernetesStore, Watched};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, PostParams};
 use latchkey_attestation::{Policy, References, Refusal};
 use latchkey_cluster_store::object_documents::{path_of, references_in, remember_in, revisions_in};
 use latchkey_cluster_store::objects::{
@@ -13,7 +13,7 @@ use latchkey_cluster_store::objects::{
 };
 use latchkey_cluster_store::{
     ClusterFile, ClusterMaterial, ContentError, Denials, Documents, Enrolment, Heard, KubernetesFile, MAX_CONFIG,
-    MAX_PENDING, Part, PendingRecord, Revisions, StoreError,
+    MAX_PENDING, Part, PendingRecord, PlaceCode, Revisions, StoreError,
 };
 use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;
@@ -87,8 +87,7 @@ impl KubernetesStore {
         Api::namespaced(self.shared().client.clone(), NAMESPACE)
     }
 
-    /// Changes a map that services write, and makes it if there is none. `change` says whether something is to be written; it is
-    /// asked anew where others came first.
+    /// Changes a map that services write. `change` says whether something is to be written; it is asked anew where others came first.
     fn change(
         &self,
         name: &str,
@@ -98,21 +97,12 @@ impl KubernetesStore {
         for _ in 0..TRIES {
             let written = self.connection().handle().block_on(in_time(&about, async {
                 let known = api.get_opt(name).await.map_err(|error| failed(&about, &error))?;
-                let is_new = known.is_none();
-                let mut map = known.unwrap_or_else(|| ConfigMap {
-                    metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-                    ..ConfigMap::default()
-                });
+                let mut map = known.ok_or_else(|| missing(name))?;
                 map.metadata.managed_fields = None;
                 if !change(&mut map)? {
                     return Ok(true);
                 }
-                let written = if is_new {
-                    api.create(&PostParams::default(), &map).await
-                } else {
-                    api.replace(name, &PostParams::default(), &map).await
-                };
-                match written {
+                match api.replace(name, &PostParams::default(), &map).await {
                     Ok(_) => Ok(true),
                     Err(error) if is_conflict(&error) => Ok(false),
                     Err(error) => Err(failed(&about, &error)),
@@ -157,9 +147,14 @@ impl KubernetesStore {
     fn revisions(&self) -> Result<Revisions, StoreError> {
         let (api, about) = (self.maps(), format!("configmaps/{REVISIONS_MAP}"));
         let known = async { api.get_opt(REVISIONS_MAP).await.map_err(|error| failed(&about, &error)) };
-        let known = self.wait(&about, known)?;
-        revisions_in(&known.and_then(|map| map.data).unwrap_or_default())
+        let known = self.wait(&about, known)?.ok_or_else(|| missing(REVISIONS_MAP))?;
+        revisions_in(&known.data.unwrap_or_default())
     }
+}
+
+/// What `latchkey init` and its chart make, and nothing else does, was lost with what was in it.
+fn missing(map: &str) -> StoreError {
+    elsewhere(&format!("configmaps/{NAMESPACE}/{map}"), PlaceCode::Missing, "it is gone")
 }
 
 impl Documents for KubernetesStore {
@@ -248,12 +243,13 @@ impl Documents for KubernetesStore {
         Ok(Some(texts.chain(bytes).collect()))
     }
 
-    /// The keys of a map: no value is read, so no typo takes a denial back.
+    /// The keys of a map: no value is read, so no typo takes a denial back. Where it is gone, whoever has older denials keeps them; where
+    /// the cluster's document cannot be read, nothing is known of their number.
     fn denials(&self) -> Result<Denials, StoreError> {
+        let counted = self.cluster().ok().flatten().and_then(|cluster| cluster.denials);
         let documents = self.shared().documents();
-        let missing = || elsewhere(&format!("configmaps/{DENIED_MAP}"), ApiStoreCode::DocumentMissing, "there is none");
-        // One that is gone is a mistake, and whoever has older denials keeps them.
-        Ok(Denials::of_names(documents.data(DENIED_MAP).ok_or_else(missing)?.keys()))
+        let names = documents.data(DENIED_MAP).ok_or_else(|| missing(DENIED_MAP))?.keys();
+        Ok(Denials::of_names(names).counted_by(counted))
     }
 
     /// None: what a node joins by comes with its ticket, and this service reads no Secret.

@@ -3,7 +3,7 @@
 use crate::decision::Refusal;
 use crate::documents::CurrentCluster;
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::NotDenied;
+use latchkey_cluster_store::{NotDenied, ReleaseRefusal};
 use latchkey_kubernetes_store::KubernetesStore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,8 +27,8 @@ impl DenialCheck {
     /// The witness that nobody shut this machine out.
     ///
     /// # Errors
-    /// [`Refusal::Denied`]; [`Refusal::ClusterUnheard`] where a denial, a revocation or a policy of the last while may not be known
-    /// here.
+    /// [`Refusal::Denied`]; [`Refusal::DenialsLost`] where a denial is missed; [`Refusal::ClusterUnheard`] where a denial, a revocation or a
+    /// policy of the last while may not be known here.
     pub(crate) fn of(&self, ek: &EkDigest) -> Result<NotDenied, Refusal> {
         let not_denied = self.as_known(ek)?;
         if self.is_old(not_denied.as_of()) { Err(Refusal::ClusterUnheard) } else { Ok(not_denied) }
@@ -45,7 +45,10 @@ impl DenialCheck {
     fn as_known(&self, ek: &EkDigest) -> Result<NotDenied, Refusal> {
         // In this order: the snapshot is as of then, or later.
         let as_of = self.current.as_of();
-        self.current.snapshot().denials.check(ek, as_of).map_err(|_| Refusal::Denied)
+        self.current.snapshot().denials.check(ek, as_of).map_err(|refusal| match refusal {
+            ReleaseRefusal::DenialsLost { .. } => Refusal::DenialsLost,
+            _ => Refusal::Denied,
+        })
     }
 
     /// Whether the records are known as of so long ago that one may be another by now.
@@ -76,8 +79,11 @@ impl DenialCheck {
         Some(self.records_as_of()?.min(self.current.as_of()).elapsed())
     }
 
-    /// What is to be said where that is too old to decide by.
+    /// What is to be said where a denial is missed, or that is too old to decide by.
     pub(crate) fn problem(&self) -> Option<String> {
+        if let Err(lost) = self.current.snapshot().denials.check_complete() {
+            return Some(format!("{}: {lost}; {}", lost.code(), lost.code().remedy()));
+        }
         let (_, most) = self.api.as_ref()?;
         let age = self.age().filter(|age| age > most)?;
         let released = self.released_unheard();

@@ -98,6 +98,10 @@ impl Admin for Pages {
         let stale = behind.into_iter().map(|behind| format!("{} is stale: {}", behind.part, behind.why));
         let snapshot = self.current.snapshot();
         let waiting = snapshot.own.cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
+        let uncounted = snapshot.own.cluster.as_ref().is_some_and(|cluster| cluster.denials.is_none()).then(|| {
+            "denials-not-counted: a denial that gets lost is not missed: once all services are of this release, run `latchkey upgrade store`"
+                .to_owned()
+        });
         // They cost the machines that they name; the others are served.
         let damaged = self.store.look(|state| {
             let line = |record: &DamagedRecord| format!("records-damaged: {:?}: {:?}", record.file, record.why);
@@ -121,6 +125,7 @@ impl Admin for Pages {
         let carried = self.table.note().into_iter().chain(self.reloads.note());
         Ok(stale
             .chain(waiting)
+            .chain(uncounted)
             .chain(damaged)
             .chain(changed)
             .chain(no_denials)

@@ -136,7 +136,7 @@ impl Staging {
         for directory in staging.layout.directories() {
             files::make_directory(&directory)?;
         }
-        let registrations = RegistrationStore::open(staging.layout.registrations()).map_err(unusable)?;
+        let registrations = RegistrationStore::make(staging.layout.registrations()).map_err(unusable)?;
         registrations.documents().make_references().map_err(unusable)?;
         Ok(staging)
     }

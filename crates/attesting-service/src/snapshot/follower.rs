@@ -48,8 +48,10 @@ impl<S: Source> Follower<S> {
     /// First, and by themselves: a denial counts while any other file is broken. Where they cannot be read, those of before stay.
     fn look_at_denials(&self) {
         let current = &*self.current;
-        match current.source.documents().denials() {
-            Ok(denials) if denials == *current.snapshot().denials => current.freshness().mended(DENIALS),
+        let before = Arc::clone(&current.snapshot().denials);
+        let denials = current.source.documents().denials();
+        match denials.map(|denials| denials.following(&before, Instant::now())) {
+            Ok(denials) if denials == *before => current.freshness().mended(DENIALS),
             Ok(denials) => {
                 log_denials(&denials);
                 let next = Snapshot { denials: Arc::new(denials), ..(*current.snapshot()).clone() };

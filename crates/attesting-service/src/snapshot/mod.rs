@@ -149,12 +149,20 @@ fn log_references(references: &References) {
     }
 }
 
-/// One line with what is denied, and one for names that deny nothing.
+/// One line with what is denied, one for names that deny nothing, and one where a denial is missed.
 fn log_denials(denials: &Denials) {
     let eks: Vec<String> = denials.iter().map(ToString::to_string).collect();
     tracing::warn!(count = eks.len(), denied = eks.join(" "), "Machines are shut out");
     if !denials.unreadable().is_empty() {
         tracing::error!(names = ?denials.unreadable(), "Names among the denials are no EK digests, and deny nothing");
+    }
+    if denials.lost() > 0 {
+        let (lost, listed) = (denials.lost(), denials.listed());
+        tracing::error!(
+            lost,
+            listed,
+            "Denials are counted that are not there: unless they come at once, no key is released"
+        );
     }
 }
 
@@ -237,7 +245,7 @@ impl<S: Source> Current<S> {
         let snapshot = self.snapshot();
         self.source.documents().remember(&snapshot.references, unix())?;
         log_references(&snapshot.references);
-        if *snapshot.denials != Denials::default() {
+        if !snapshot.denials.are_none() {
             log_denials(&snapshot.denials);
         }
         Ok(())

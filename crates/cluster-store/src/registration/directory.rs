@@ -3,6 +3,7 @@
 use super::{Admitted, Held, Invitation, InvitationHash, MAX_HELD, Rules};
 use crate::atomic::{self, Existing};
 use crate::error::{ContentError, StoreError};
+use crate::places::demand;
 use crate::store::{ClusterStore, MAX_CONFIG, optional};
 use latchkey_attestation::EkDigest;
 use std::fs;
@@ -21,16 +22,28 @@ const MAX_FILE: usize = 8192;
 pub struct RegistrationStore(ClusterStore);
 
 impl RegistrationStore {
-    /// The directory at `path`, which must exist; directories in it are made if they are missing.
+    /// The directory at `path`. Nothing in it is made or written.
+    ///
+    /// # Errors
+    /// [`StoreError::Place`] where a directory of it is not there.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let store = Self(ClusterStore::at(path));
+        store.places().iter().try_for_each(|place| demand(place, None))?;
+        Ok(store)
+    }
+
+    /// The directory at `path`, which must exist, with the directories in it made.
     ///
     /// # Errors
     /// [`StoreError::Io`].
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        let store = ClusterStore::of_documents(path)?;
-        for name in [INVITATIONS, HELD, ADMITTED] {
-            atomic::make(&store.path().join(name))?;
-        }
-        Ok(Self(store))
+    pub fn make(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let store = Self(ClusterStore::at(path));
+        store.places().iter().try_for_each(|place| atomic::make(place))?;
+        Ok(store)
+    }
+
+    fn places(&self) -> [PathBuf; 4] {
+        [self.0.denied_path(), self.path(INVITATIONS), self.path(HELD), self.path(ADMITTED)]
     }
 
     /// What evidence is judged by: policy, manifests, denials.
@@ -210,7 +223,7 @@ mod tests {
 
     fn store() -> (tempfile::TempDir, RegistrationStore) {
         let directory = tempfile::tempdir().unwrap();
-        let store = RegistrationStore::open(directory.path()).unwrap();
+        let store = RegistrationStore::make(directory.path()).unwrap();
         (directory, store)
     }
 

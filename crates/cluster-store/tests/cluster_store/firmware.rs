@@ -169,7 +169,7 @@ fn a_waiting_change_is_not_forgotten_by_a_boot_in_which_its_registers_were_not_a
 #[test]
 fn a_record_without_firmware_is_read_and_one_with_it_is_checked() {
     let files = tempfile::tempdir().unwrap();
-    let store = ClusterStore::open(files.path()).unwrap();
+    let store = ClusterStore::make(files.path()).unwrap();
     let path = files.path().join(format!("nodes/{EK}.json"));
     let old = json!({
         "version": 1, "ek_sha256": EK, "name": "w-1", "role": "worker", "first_joined_at": NOW,
@@ -200,7 +200,7 @@ fn a_record_without_firmware_is_read_and_one_with_it_is_checked() {
 #[test]
 fn the_largest_record_can_be_read_again() {
     let files = tempfile::tempdir().unwrap();
-    let store = ClusterStore::open(files.path()).unwrap();
+    let store = ClusterStore::make(files.path()).unwrap();
     let (mut record, warn) = (record(), rule(&[0, 1, 2, 3, 6], &[]));
     let of = |value: u8| {
         let values = PcrValues::new([0, 1, 2, 3, 6].map(|pcr| (pcr, [value; 32])).into()).unwrap();

@@ -49,7 +49,9 @@ impl Later {
     fn is_trouble(&self) -> bool {
         match self {
             Self::Waits | Self::Panicked => false,
-            Self::Records(refusal) => [Refusal::RecordNotWritten, Refusal::ClusterUnheard].contains(refusal),
+            Self::Records(refusal) => {
+                [Refusal::RecordNotWritten, Refusal::ClusterUnheard, Refusal::DenialsLost].contains(refusal)
+            }
             Self::Api(error) => is_overload(error),
         }
     }

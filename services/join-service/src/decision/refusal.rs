@@ -30,6 +30,9 @@ reason_codes! {
         /// The operator shut this TPM out.
         Denied = "machine-denied":
             "the operator shut this machine out: `latchkey node allow` takes that back";
+        /// More machines were shut out than denials are there.
+        DenialsLost = "denials-lost":
+            "a denial is gone that the cluster's document counts, and nobody knows whose: the operator puts it back, or says with `latchkey upgrade store` how many there are; nodes keep asking";
         /// What the cluster decides by is known as of too long ago: a denial may be missed.
         ClusterUnheard = "cluster-unheard":
             "the join service hears nothing of the cluster's API server, so that a denial could be missed: see that it answers; nodes keep asking";
@@ -155,6 +158,7 @@ impl Refusal {
             Self::NodeUnknown => Code::NotFound,
             Self::LeaseHeld
             | Self::ClusterUnheard
+            | Self::DenialsLost
             | Self::KeysUnavailable
             | Self::PolicyReloaded
             | Self::TokenNotMade

@@ -300,6 +300,7 @@ fn on_record(record: Option<&Recorded>, disk: Uuid, not_denied: &NotDenied) -> R
     record.ok_or(Refusal::NodeUnknown)?.release(disk, not_denied).map_err(|refusal| match refusal {
         ReleaseRefusal::DiskReplaced { .. } => Refusal::DiskRetired,
         ReleaseRefusal::MachineDenied { .. } => Refusal::Denied,
+        ReleaseRefusal::DenialsLost { .. } => Refusal::DenialsLost,
         _ => Refusal::DiskUnknown,
     })
 }

@@ -51,7 +51,7 @@ impl Rig {
     pub(crate) fn new(machines: &[&Machine]) -> Self {
         let files = tempfile::tempdir().unwrap();
         fs::create_dir(files.path().join("enrol")).unwrap();
-        let store = RegistrationStore::open(files.path().join("enrol")).unwrap();
+        let store = RegistrationStore::make(files.path().join("enrol")).unwrap();
         let rig = Self { centre: centre::Rig::new(), store, limits: json!({}), files };
         let eks: Vec<String> = machines.iter().map(|machine| machine.ek().to_string()).collect();
         rig.trust(&eks);

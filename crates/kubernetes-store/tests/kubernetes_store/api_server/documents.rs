@@ -2,7 +2,11 @@
 
 use crate::api_server::Cluster;
 use crate::api_server::cluster::{ek, map};
-use latchkey_cluster_store::{Documents as _, Enrolment, Part, PendingRecord, RecordStore as _, Role};
+use latchkey_attestation::References;
+use latchkey_cluster_store::{
+    ClusterFile, CountedDenials, Documents as _, Enrolment, Part, PendingRecord, RecordStore as _, Role, StoreError,
+};
+use latchkey_keys::ClusterId;
 use latchkey_test_support::until;
 use serde_json::json;
 
@@ -23,6 +27,32 @@ fn rules_and_denials_are_followed_and_a_broken_document_is_named() {
     cluster.document("latchkey-enrolment", &json!({ "enrolment.json": "{\"version\": 2}" }));
     let said = until("the broken rules to be heard of", || store.enrolment().err()).to_string();
     assert!(said.contains("latchkey-enrolment/enrolment.json") && said.contains("version"), "{said}");
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn denials_are_held_against_their_number_and_what_the_chart_or_init_made_is_not_made_anew() {
+    let cluster = Cluster::start();
+    let file = ClusterFile::new("demo", ClusterId::from_bytes([0xc1; 32]), [0x5a; 32], 1, 1_800_000_000);
+    let count = |count, last| {
+        let file = file.clone().counting(CountedDenials { count, last });
+        cluster.document("latchkey-cluster", &json!({ "cluster.json": file.to_json() }));
+    };
+    count(3, Some(ek(2)));
+    cluster.document("latchkey-denied", &json!({ ek(1).to_string(): "stolen" }));
+    let store = cluster.store();
+    let denials = store.denials().unwrap();
+    assert_eq!((denials.lost(), denials.unfinished(), denials.has(&ek(2))), (2, Some(ek(2)), true));
+    count(1, None);
+    until("the other number", || store.denials().ok().filter(|denials| denials.lost() == 0 && !denials.has(&ek(2))));
+    let refused = |error: StoreError| assert!(error.to_string().contains("cluster-place-missing"), "{error}");
+    cluster.admin.delete(&map("latchkey-denied"), &json!({})).granted();
+    refused(until("it to be gone", || store.denials().err()));
+    for name in ["latchkey-revisions", "latchkey-pending"] {
+        cluster.admin.delete(&map(name), &json!({})).granted();
+    }
+    refused(store.remember(&References::none(), 0).unwrap_err());
+    refused(store.turn().unwrap().try_writing().unwrap_err());
 }
 
 #[test]

@@ -35,9 +35,8 @@ pub(crate) fn moved_into(server: &ApiServer, rig: &mut Rig) -> Client {
     // Where nodes find the API server is a name that means nothing here.
     let described = json!({ "version": 1, "api_server": "api.plant.example:6443", "kubernetes_version": "1.34" });
     let read = |file: &str| fs::read_to_string(rig.directory.path().join(file)).unwrap();
-    for (name, data) in
-        maps.map(|(name, file)| (name, json!({ file: read(file) }))).into_iter().chain([("latchkey-denied", json!({}))])
-    {
+    let empty = ["latchkey-denied", "latchkey-revisions", "latchkey-pending"].map(|name| (name, json!({})));
+    for (name, data) in maps.map(|(name, file)| (name, json!({ file: read(file) }))).into_iter().chain(empty) {
         let mut map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
         if name == "latchkey-cluster" {
             map["data"]["kubernetes.json"] = described.to_string().into();

@@ -1,6 +1,9 @@
 //! TPMs that the operator shut out.
 
 use crate::service::rig::{Machine, Rig};
+use latchkey_attestation::EkDigest;
+use latchkey_test_support::until;
+use serde_json::{Value, json};
 use std::fs;
 
 const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
@@ -59,4 +62,98 @@ fn a_denial_counts_while_every_other_file_is_broken() {
     service.next_line(&["Configuration reloaded", "denials"]);
     assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "machine-denied");
     assert!(service.page("/healthz").1.contains("deadbeef is no EK digest and denies nothing"));
+}
+
+/// Somebody removed one by mistake, or restored only a part: nobody knows whose it was.
+#[test]
+fn a_denial_that_is_lost_stops_all_keys_and_tickets_until_it_is_back() {
+    let (node, other) = (Machine::new(), Machine::new());
+    let rig = Rig::new(&[&node, &other]);
+    let mut service = rig.start();
+    service.join(&node, DISK, "worker-1").unwrap();
+    let [stolen, last] = ["0a", "0b"].map(|byte| EkDigest::from_hex(&byte.repeat(32)).unwrap());
+    rig.directory.deny(&stolen, "stolen").unwrap();
+    rig.directory.deny(&last, "").unwrap();
+    until("both to be heard of", || (service.metric("denied") == 2).then_some(()));
+    let (place, away) = (rig.path("cluster/denied").join(stolen.to_string()), rig.path("cluster/away"));
+    fs::rename(&place, &away).unwrap();
+    service.next_line(&["Denials are counted that are not there"]);
+    // It could be one that is being written.
+    let refused = until("it to be lost", || service.rejoin(&node, DISK).err());
+    assert_eq!(refused.code(), "denials-lost");
+    assert_eq!(service.join(&other, OTHER, "worker-2").unwrap_err().code(), "denials-lost");
+    let (status, page) = service.page("/healthz");
+    assert!(status.contains("503") && page.contains("denials-lost"), "{status} {page}");
+    // One that starts does not know for how long, and does not begin to count.
+    service.stop();
+    let mut service = rig.start();
+    assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "denials-lost");
+    fs::rename(&away, &place).unwrap();
+    service.next_line(&["Configuration reloaded", "denials"]);
+    service.rejoin(&node, DISK).unwrap();
+    service.join(&other, OTHER, "worker-2").unwrap();
+    assert!(service.page("/healthz").0.contains("200"));
+}
+
+/// The command that denied it was killed between the two.
+#[test]
+fn a_denial_that_was_counted_and_not_listed_is_in_force() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let mut service = rig.start();
+    service.join(&node, DISK, "worker-1").unwrap();
+    let path = rig.path("cluster/cluster.json");
+    let mut cluster: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    cluster["denials"] = json!({ "count": 1, "last": node.ek().to_string() });
+    fs::write(&path, cluster.to_string()).unwrap();
+    service.next_line(&["Machines are shut out", &node.ek().to_string()]);
+    service.next_line(&["Configuration reloaded", "denials"]);
+    assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "machine-denied");
+    assert!(!rig.path("cluster/denied").join(node.ek().to_string()).exists());
+    // The next start writes it.
+    service.stop();
+    let service = rig.start();
+    assert!(rig.path("cluster/denied").join(node.ek().to_string()).exists());
+    assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "machine-denied");
+    assert!(service.page("/healthz").0.contains("200"));
+}
+
+#[test]
+fn a_service_whose_cluster_lost_a_place_does_not_start_and_says_how_to_go_on() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    for place in ["denied", "nodes"] {
+        let path = rig.path("cluster").join(place);
+        fs::rename(&path, rig.path("away")).unwrap();
+        let ended = rig.check();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let command = format!("latchkey upgrade store --cluster {}", rig.path("cluster").display());
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert!(said.contains("cluster-place-missing") && said.contains(&command), "{said}");
+        assert!(!path.exists(), "{place} was made anew");
+        fs::rename(rig.path("away"), &path).unwrap();
+    }
+    assert!(rig.check().status.success());
+}
+
+/// It goes on as it did, and says what it lacks.
+#[test]
+fn a_service_of_a_cluster_that_counts_no_denials_yet_goes_on_and_says_so() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let path = rig.path("cluster/cluster.json");
+    let mut cluster: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    cluster["version"] = json!(1);
+    cluster.as_object_mut().unwrap().remove("denials");
+    fs::write(&path, cluster.to_string()).unwrap();
+    let mut service = rig.start();
+    service.join(&node, DISK, "worker-1").unwrap();
+    let (status, page) = service.page("/healthz");
+    assert!(status.contains("200") && page.contains("denials-not-counted"), "{status} {page}");
+    rig.directory.deny(&node.ek(), "").unwrap();
+    service.next_line(&["Configuration reloaded", "denials"]);
+    assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "machine-denied");
+    assert!(rig.directory.count_anew(1).unwrap());
+    service.next_line(&["Configuration reloaded", "cluster"]);
+    assert!(!service.page("/healthz").1.contains("denials-not-counted"));
 }

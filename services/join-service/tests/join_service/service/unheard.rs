@@ -6,7 +6,7 @@ use super::rig::{Answer, Machine, Rig, Service, policy, reference};
 use latchkey_api_server_rig::proxy::{Fault, Proxy, status};
 use latchkey_api_server_rig::{ApiServer, Client, is_built_or_skip};
 use latchkey_cluster_store::objects::node_object;
-use latchkey_cluster_store::{NodeRecord, Role};
+use latchkey_cluster_store::{CountedDenials, NodeRecord, Role};
 use latchkey_test_support::until;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -213,6 +213,42 @@ fn a_record_that_is_known_as_of_long_ago_is_read_before_its_machine_gets_a_key()
     until("the records to be old", || (service.metric("unheard_seconds") > UNHEARD).then_some(()));
     assert_eq!(told(&service, &removed, 2).as_deref(), Some("node-unknown"));
     assert_eq!(told(&service, &kept, 1), None);
+}
+
+/// Counted in one object and listed in another, which are heard of one after the other.
+#[test]
+fn a_denial_that_is_counted_and_gone_from_the_api_server_stops_all_keys_until_it_is_back() {
+    if !is_built_or_skip() {
+        return;
+    }
+    let (node, stolen) = (Machine::new(), Machine::new());
+    let site = Site::new(&[&node, &stolen]);
+    site.on_record(&node, "edge-1", Role::Worker, 1);
+    site.on_record(&stolen, "edge-2", Role::Worker, 2);
+    let service = site.rig.start();
+    assert_eq!([told(&service, &node, 1), told(&service, &stolen, 2)], [None, None]);
+    let count = |count: u64, last: Option<&Machine>| {
+        let last = last.map(Machine::ek);
+        let cluster = site.rig.cluster.clone().counting(CountedDenials { count, last });
+        site.change("latchkey-cluster", &json!({ "cluster.json": cluster.to_json() }));
+    };
+    // Whoever denied it was cut in between: it is in force, and nobody gets a key for long.
+    count(1, Some(&stolen));
+    told_within(&service, &stolen, 2, Some("machine-denied"));
+    told_within(&service, &node, 1, Some("denials-lost"));
+    let (status, page) = service.page("/healthz");
+    assert!(status.contains("503") && page.contains("denials-lost"), "{status} {page}");
+    site.deny(&stolen);
+    told_within(&service, &node, 1, None);
+    assert_eq!(told(&service, &stolen, 2).as_deref(), Some("machine-denied"));
+    // All of them are gone: those that were known stay in force.
+    site.admin.delete(&format!("{MAPS}/latchkey-denied"), &json!({})).granted();
+    until("it to be told", || service.page("/healthz").1.contains("cluster-place-missing").then_some(()));
+    assert_eq!(told(&service, &stolen, 2).as_deref(), Some("machine-denied"));
+    drop(service);
+    let ended = site.rig.check();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && said.contains("cluster-place-missing"), "{said}");
 }
 
 #[test]

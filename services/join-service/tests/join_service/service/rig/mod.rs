@@ -53,7 +53,7 @@ impl Rig {
         let files = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let path = |name: &str| files.path().join(name);
         fs::create_dir(path("cluster")).unwrap();
-        let directory = ClusterStore::open(path("cluster")).unwrap();
+        let directory = ClusterStore::make(path("cluster")).unwrap();
         let eks: Vec<String> = machines.iter().map(|machine| machine.ek().to_string()).collect();
         directory.write_policy(&policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }])).to_string()).unwrap();
         directory.write_reference(&reference("1.0.0", IMAGE)).unwrap();

@@ -1,0 +1,160 @@
+//! Who is shut out, and how many are counted, as two objects: see `latchkey_cluster_store::CountedDenials`.
+
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::objects::{CLUSTER_MAP, DENIED_MAP, PENDING_MAP, REVISIONS_MAP};
+use latchkey_cluster_store::{ClusterFile, CountedDenials, Denials, PlaceCode};
+
+use super::objects::{ConfigMap, Data};
+use super::{ApiServer, CLUSTER_FILE, TRIES, malformed, others_first};
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+
+/// Documents that may be begun anew with nothing in them, by an operator who was shown that they are gone.
+pub(super) const MAY_BE_EMPTY: [&str; 3] = [DENIED_MAP, REVISIONS_MAP, PENDING_MAP];
+
+impl ApiServer {
+    /// TPMs that are shut out. That the cluster's document cannot be read says nothing of their number.
+    pub(crate) async fn denied(&self) -> Result<Denials, CommandError> {
+        // In this order: a denial is counted before it is listed.
+        let counted = match self.cluster().await {
+            Err(error) if error.code != CommandCode::FileMalformed.into() => return Err(error),
+            cluster => cluster.ok().flatten().and_then(|cluster| cluster.denials),
+        };
+        self.listed(counted).await
+    }
+
+    /// Why this one is.
+    pub(crate) async fn reason_of_denial(&self, ek: EkDigest) -> Result<String, CommandError> {
+        let data = self.data(DENIED_MAP).await?;
+        let denial = data.into_iter().find(|(name, _)| Denials::of_names([name]).has(&ek));
+        Ok(denial.map(|(_, reason)| reason).unwrap_or_default())
+    }
+
+    /// Shuts a TPM out: counted first, and listed whether that could be done or not.
+    pub(crate) async fn shut_out(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
+        let one_more = |known: &Denials, counted: CountedDenials| {
+            if known.has(&ek) { counted } else { counted.with(ek, known.listed()) }
+        };
+        let counted = self.recount(one_more).await;
+        let denied = |data: &mut Data| {
+            let before = data.insert(ek.to_string(), reason.to_owned());
+            Ok(before.as_deref() != Some(reason))
+        };
+        self.change(DENIED_MAP, denied).await?;
+        counted.map_err(|error| {
+            let failure = CommandError::new(
+                Exit::Failed,
+                PlaceCode::NotCounted,
+                "the machine is shut out, and that is not counted",
+            );
+            error.because.iter().fold(failure.because(&error.what), CommandError::because)
+        })
+    }
+
+    /// Whether it was denied.
+    pub(crate) async fn take_denial_back(&self, ek: EkDigest) -> Result<bool, CommandError> {
+        if !self.denied().await?.has(&ek) {
+            return Ok(false);
+        }
+        let one_less = |known: &Denials, counted: CountedDenials| {
+            if known.has(&ek) { counted.without_one(known.listed()) } else { counted }
+        };
+        self.recount(one_less).await?;
+        let allowed = |data: &mut Data| {
+            let before = data.len();
+            data.retain(|name, _| !Denials::of_names([name]).has(&ek));
+            Ok(data.len() != before)
+        };
+        self.change(DENIED_MAP, allowed).await
+    }
+
+    /// Which of the documents are gone that may be begun anew.
+    pub(crate) async fn missing_documents(&self) -> Result<Vec<String>, CommandError> {
+        let mut missing = Vec::new();
+        for name in MAY_BE_EMPTY {
+            if self.known(name).await?.is_none() {
+                missing.push(name.to_owned());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The denials, also where their document is among those that are missing: then the one that was counted last is known.
+    pub(crate) async fn known_denials(&self, missing: &[String]) -> Result<Denials, CommandError> {
+        if !missing.iter().any(|name| name == DENIED_MAP) {
+            return self.denied().await;
+        }
+        Ok(Denials::default().counted_by(self.cluster().await?.and_then(|cluster| cluster.denials)))
+    }
+
+    /// Begins anew what is missing, and has the cluster count the denials that are listed, if they are so many; whether they are.
+    pub(crate) async fn count_anew(&self, listed: u64) -> Result<bool, CommandError> {
+        let missing = self.missing_documents().await?;
+        if self.known_denials(&missing).await?.iter().count() as u64 != listed {
+            return Ok(false);
+        }
+        for name in &missing {
+            // Others that made it meanwhile made what this would.
+            self.put_document(&ConfigMap::new(name)).await?;
+        }
+        for _ in 0..TRIES {
+            let Some((mut map, cluster)) = self.cluster_document().await? else { return Ok(true) };
+            if let Some(counted) = cluster.denials {
+                drop(self.finished(counted).await?);
+            }
+            // Looked at after the document was: who denies a machine changes that first.
+            if self.listed(None).await?.listed() != listed {
+                return Ok(false);
+            }
+            map.data.insert(CLUSTER_FILE.to_owned(), cluster.counting(CountedDenials::of(listed)).to_json());
+            if self.put_document(&map).await? {
+                return Ok(true);
+            }
+        }
+        Err(others_first(CLUSTER_MAP))
+    }
+
+    async fn listed(&self, counted: Option<CountedDenials>) -> Result<Denials, CommandError> {
+        Ok(Denials::of_names(self.data(DENIED_MAP).await?.keys()).counted_by(counted))
+    }
+
+    /// The denials, after one that was counted and not listed is.
+    async fn finished(&self, counted: CountedDenials) -> Result<Denials, CommandError> {
+        let known = self.listed(Some(counted)).await?;
+        let Some(ek) = known.unfinished() else { return Ok(known) };
+        let list = |data: &mut Data| {
+            let is_new = !Denials::of_names(data.keys()).has(&ek);
+            data.entry(ek.to_string()).or_default();
+            Ok(is_new)
+        };
+        self.change(DENIED_MAP, list).await?;
+        self.listed(Some(counted)).await
+    }
+
+    /// Changes the count, anew where others came first. A cluster of the version before has none.
+    async fn recount(&self, change: impl Fn(&Denials, CountedDenials) -> CountedDenials) -> Result<(), CommandError> {
+        for _ in 0..TRIES {
+            let Some((mut map, cluster)) = self.cluster_document().await? else {
+                return Err(self.is_gone(CLUSTER_MAP));
+            };
+            let Some(counted) = cluster.denials else { return Ok(()) };
+            let next = change(&self.finished(counted).await?, counted);
+            if next == counted {
+                return Ok(());
+            }
+            map.data.insert(CLUSTER_FILE.to_owned(), cluster.counting(next).to_json());
+            if self.put_document(&map).await? {
+                return Ok(());
+            }
+        }
+        Err(others_first(CLUSTER_MAP))
+    }
+
+    async fn cluster_document(&self) -> Result<Option<(ConfigMap, ClusterFile)>, CommandError> {
+        let Some(map) = self.known(CLUSTER_MAP).await? else { return Ok(None) };
+        let Some(text) = map.data.get(CLUSTER_FILE) else { return Ok(None) };
+        let cluster = ClusterFile::parse(text.as_bytes()).map_err(|error| malformed(CLUSTER_MAP, &error))?;
+        Ok(Some((map, cluster)))
+    }
+}

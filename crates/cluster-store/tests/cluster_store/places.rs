@@ -1,0 +1,218 @@
+//! Places that are gone, denials that are lost, and a cluster of the version before.
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::{
+    ClusterFile, ClusterStore, CountedDenials, FolderRecords, NodeRecord, ReleaseError, Role, StoreError,
+};
+use latchkey_keys::ClusterId;
+use latchkey_test_support::in_time;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn ek(byte: u8) -> EkDigest {
+    EkDigest::from_hex(&format!("{byte:02x}").repeat(32)).unwrap()
+}
+
+/// A cluster with one node.
+fn cluster() -> (TempDir, ClusterStore) {
+    let files = tempfile::tempdir().unwrap();
+    let directory = ClusterStore::make(files.path()).unwrap();
+    let file = ClusterFile::new("demo", ClusterId::from_bytes([0xc1; 32]), [0x5a; 32], 1, 1_800_000_000);
+    let disk = "0a0a0a0a-0000-4000-8000-000000000001".parse().unwrap();
+    let first = NodeRecord::first(ek(1), "cp-1".parse().unwrap(), Role::ControlPlane, disk, 1, 1_800_000_000);
+    directory.writer().unwrap().initialise(&file, &first).unwrap();
+    (files, directory)
+}
+
+fn counted(directory: &ClusterStore) -> CountedDenials {
+    directory.cluster().unwrap().unwrap().denials.unwrap()
+}
+
+/// Every path below a directory.
+fn paths(directory: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(paths(&path));
+        }
+        found.insert(path);
+    }
+    found
+}
+
+#[test]
+fn a_place_that_is_gone_is_refused_and_nothing_is_left_behind() {
+    for place in ["nodes", "denied"] {
+        let (files, directory) = cluster();
+        fs::remove_dir_all(files.path().join(place)).unwrap();
+        let before = paths(files.path());
+        let error = ClusterStore::open(files.path()).unwrap_err();
+        assert!(matches!(&error, StoreError::Place { path, .. } if path.ends_with(place)), "{error}");
+        let command = format!("latchkey upgrade store --cluster {}", files.path().display());
+        assert!(error.to_string().contains(&command) && error.to_string().contains("cluster-place-missing"), "{error}");
+        if place == "denied" {
+            // Whoever opened it before does not make it anew either.
+            assert!(matches!(directory.deny(&ek(7), ""), Err(StoreError::Place { .. })));
+            assert!(matches!(directory.allow(&ek(7)), Err(StoreError::Place { .. })));
+            assert!(matches!(directory.not_denied(&ek(7)), Err(ReleaseError::Store(StoreError::Place { .. }))));
+        } else {
+            assert!(matches!(directory.records(), Err(StoreError::Place { .. })));
+        }
+        assert_eq!(paths(files.path()), before, "{place}");
+        assert_eq!(directory.missing_places().unwrap(), [files.path().join(place)]);
+    }
+}
+
+#[test]
+fn denials_are_counted_and_one_that_gets_lost_stops_every_release() {
+    let (files, directory) = cluster();
+    for byte in 7..10 {
+        directory.deny(&ek(byte), "stolen").unwrap();
+        directory.deny(&ek(byte), "twice").unwrap();
+    }
+    assert_eq!(counted(&directory), CountedDenials { count: 3, last: Some(ek(9)) });
+    assert!(directory.allow(&ek(9)).unwrap());
+    assert_eq!(counted(&directory), CountedDenials::of(2));
+    // By hand: it counts as a denial, and is missed by nobody.
+    fs::write(files.path().join(format!("denied/{}", ek(5))), "").unwrap();
+    drop(directory.not_denied(&ek(1)).unwrap());
+    fs::remove_file(files.path().join(format!("denied/{}", ek(5)))).unwrap();
+    drop(directory.not_denied(&ek(1)).unwrap());
+    fs::remove_file(files.path().join(format!("denied/{}", ek(7)))).unwrap();
+    let code = |ek| match directory.not_denied(&ek) {
+        Err(ReleaseError::Refused(refusal)) => refusal.code().as_str(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((code(ek(1)), code(ek(7)), code(ek(8))), ("denials-lost", "denials-lost", "machine-denied"));
+    // Who denies others makes nobody forget it.
+    directory.deny(&ek(6), "").unwrap();
+    assert_eq!((code(ek(1)), counted(&directory).count), ("denials-lost", 3));
+    assert!(!directory.count_anew(3).unwrap(), "there are two");
+    assert_eq!(code(ek(1)), "denials-lost");
+    assert!(directory.count_anew(2).unwrap());
+    drop(directory.not_denied(&ek(1)).unwrap());
+}
+
+#[test]
+fn a_denial_counts_while_every_other_file_is_broken() {
+    let (files, directory) = cluster();
+    directory.deny(&ek(7), "stolen").unwrap();
+    let cluster_json = fs::read(files.path().join("cluster.json")).unwrap();
+    for name in ["policy.json", "enrolment.json", "cluster.json", "denied/not-a-digest", "nodes/x.json"] {
+        fs::write(files.path().join(name), "{").unwrap();
+    }
+    // By hand, as somebody does it in a hurry; what is in the file does not matter, nor that it is a directory.
+    fs::write(files.path().join(format!("denied/{}.json", ek(8).to_string().to_uppercase())), b"\xff{").unwrap();
+    fs::create_dir(files.path().join(format!("denied/{}", ek(9)))).unwrap();
+    let denials = directory.denials().unwrap();
+    assert!([7, 8, 9].iter().all(|byte| denials.has(&ek(*byte))), "{denials:?}");
+    assert!(!denials.has(&ek(6)));
+    assert_eq!(denials.unreadable(), ["not-a-digest"]);
+    assert_eq!(directory.denial_reason(&ek(7)).unwrap(), "stolen");
+    fs::write(files.path().join("cluster.json"), cluster_json).unwrap();
+    assert!(directory.allow(&ek(7)).unwrap());
+    assert!(directory.allow(&ek(8)).unwrap());
+    assert!(!directory.allow(&ek(7)).unwrap());
+    assert_eq!(directory.denials().unwrap().iter().collect::<Vec<_>>(), [&ek(9)]);
+}
+
+#[test]
+fn denials_that_cannot_be_listed_are_an_error_and_not_none() {
+    let (files, directory) = cluster();
+    fs::remove_dir(files.path().join("denied")).unwrap();
+    assert!(matches!(directory.denials(), Err(StoreError::Place { .. })));
+}
+
+/// The emergency path.
+#[test]
+fn a_machine_is_shut_out_although_it_cannot_be_counted() {
+    let (files, directory) = cluster();
+    fs::write(files.path().join("cluster.json"), "{").unwrap();
+    let error = directory.deny(&ek(7), "stolen").unwrap_err();
+    assert!(matches!(error, StoreError::NotCounted { .. }) && error.to_string().contains("cluster.json"), "{error}");
+    assert!(directory.denials().unwrap().has(&ek(7)));
+    assert!(directory.allow(&ek(7)).is_err(), "it stays shut out");
+    assert!(directory.denials().unwrap().has(&ek(7)));
+}
+
+#[test]
+fn two_who_deny_and_allow_at_once_forget_nothing_for_each_other() {
+    let (_files, directory) = cluster();
+    let work = |bytes: std::ops::Range<u8>| {
+        let directory = directory.clone();
+        std::thread::spawn(move || {
+            for byte in bytes {
+                directory.deny(&ek(byte), "").unwrap();
+                if byte % 2 == 0 {
+                    assert!(directory.allow(&ek(byte)).unwrap());
+                }
+            }
+        })
+    };
+    for done in [work(10..40), work(40..70), work(70..100)] {
+        in_time("one that denies", move || done.join().unwrap());
+    }
+    let denials = directory.denials().unwrap();
+    assert_eq!((counted(&directory).count, denials.listed(), denials.lost()), (45, 45, 0));
+}
+
+/// What a machine's service does at its start after a power cut.
+#[test]
+fn a_service_that_starts_lists_a_denial_that_was_counted_and_not_listed() {
+    let (files, directory) = cluster();
+    directory.deny(&ek(7), "").unwrap();
+    fs::remove_file(files.path().join(format!("denied/{}", ek(7)))).unwrap();
+    assert_eq!(directory.denials().unwrap().lost(), 1);
+    drop(FolderRecords::open(directory.clone()).unwrap());
+    assert!(files.path().join(format!("denied/{}", ek(7))).exists());
+    assert_eq!(directory.denials().unwrap().lost(), 0);
+}
+
+/// In the form that the release before counting wrote.
+fn of_the_version_before() -> (TempDir, ClusterStore) {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cluster-version-1");
+    let files = tempfile::tempdir().unwrap();
+    for path in paths(&fixture) {
+        let to = files.path().join(path.strip_prefix(&fixture).unwrap());
+        if path.is_dir() {
+            fs::create_dir_all(to).unwrap();
+        } else {
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(&path, to).unwrap();
+        }
+    }
+    let directory = ClusterStore::open(files.path()).unwrap();
+    (files, directory)
+}
+
+#[test]
+fn a_cluster_of_the_version_before_is_used_as_it_is_and_counts_once_it_is_told_to() {
+    let (files, directory) = of_the_version_before();
+    let before = directory.cluster().unwrap().unwrap();
+    assert_eq!((before.version, before.denials), (1, None));
+    assert_eq!(directory.records().unwrap().into_iter().flatten().count(), 1);
+    let text = fs::read_to_string(files.path().join("cluster.json")).unwrap();
+    directory.deny(&ek(7), "").unwrap();
+    assert!(directory.allow(&ek(7)).unwrap());
+    drop(directory.not_denied(&ek(1)).unwrap());
+    assert_eq!(
+        fs::read_to_string(files.path().join("cluster.json")).unwrap(),
+        text,
+        "nobody changes its version in passing"
+    );
+    assert!(!directory.count_anew(0).unwrap(), "one is shut out");
+    assert!(directory.count_anew(1).unwrap());
+    assert_eq!(counted(&directory), CountedDenials::of(1));
+    assert_eq!(directory.cluster().unwrap().unwrap(), before.counting(CountedDenials::of(1)));
+    directory.deny(&ek(7), "").unwrap();
+    assert_eq!(counted(&directory).count, 2);
+    // The same where a place was lost.
+    let (files, directory) = of_the_version_before();
+    fs::remove_dir_all(files.path().join("denied")).unwrap();
+    assert!(directory.count_anew(0).unwrap());
+    assert_eq!(ClusterStore::open(files.path()).unwrap().denials().unwrap().listed(), 0);
+}
