@@ -449,6 +449,10 @@ fn a_disk_is_recovered_with_its_master_secret_and_with_no_other() {
     let wrong = operator.recover(&node, "other.json", &["--output", "json"]).failed(2);
     assert_eq!(error_code(&wrong), "master-secret-of-another-cluster");
     assert_eq!(node.state().recoveries, 0, "no key was sent");
+    // Before any node is asked: here nobody answers.
+    let nobody = latchkey_test_support::Port::reserve().address().to_string();
+    let ask = ["recover", &nobody, "--cluster", "plant", "--master-secret", "other.json", "--timeout", "8"];
+    assert_eq!(error_code(&operator.run(&[&ask[..], &["--output", "json"]].concat()).failed(2)), error_code(&wrong));
     // Of this cluster, and of a version that was lost by two rotations of one file: the disk tells.
     std::fs::copy(operator.path("master.json"), operator.path("fork.json")).unwrap();
     operator.run(&["secret", "rotate", "fork.json"]).succeeded();

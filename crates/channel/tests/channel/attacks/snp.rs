@@ -1,6 +1,7 @@
 //! A policy that demands a processor's word: what a machine shows that has none, or somebody else's.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use latchkey_attestation::fake_amd::FakeAmd;
 use latchkey_attestation::parse::{
@@ -14,10 +15,12 @@ use latchkey_attestation::{
 };
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Attester, ChannelError, Kind, Kinds, PeerProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, ProofError,
-    ProofRequest, Proven, Purpose, TpmVerifier,
+    Attester, ChannelError, Kind, Kinds, PeerProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, ProcessorReports,
+    ProofError, ProofRequest, Proven, Purpose, TpmAttester, TpmVerifier,
 };
-use latchkey_tpm::wire::Public;
+use latchkey_swtpm_rig::Swtpm;
+use latchkey_tpm::device::AttestingTpm;
+use latchkey_tpm::wire::{EkTemplate, Public};
 use serde_json::json;
 use smol::net::unix::UnixStream;
 
@@ -100,13 +103,18 @@ fn demand(tpm: &FakeTpm) -> TpmVerifier {
 
 /// Demands an encrypted guest that `FakeAmd` launched, with a TPM that this rule trusts, and this value in PCR 11.
 pub(crate) fn demand_by(rule: &serde_json::Value, image: [u8; 32]) -> TpmVerifier {
+    demand_at(0, rule, image)
+}
+
+/// The same of a guest at this privilege level.
+fn demand_at(vmpl: u32, rule: &serde_json::Value, image: [u8; 32]) -> TpmVerifier {
     let policy = json!({
         "version": 3, "ek_templates": ["ecc-p256"], "ak_trust": [rule],
         "ak_algorithms": ["ecdsa-p256-sha256", "rsassa-2048-sha256"], "pcrs": {"enforce": [11], "warn": []}, "lock": "pcr-15",
         "references": [{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}],
         "snp": {
             "tcb_floor": {"milan": {"bootloader": 3, "snp": 8, "microcode": 115}}, "keys": ["vcek"],
-            "revocation_list": "demanded", "vmpl": 0, "minimum_abi": "0.0", "allow": ["smt"],
+            "revocation_list": "demanded", "vmpl": vmpl, "minimum_abi": "0.0", "allow": ["smt"],
         },
     });
     let listed = json!({
@@ -219,6 +227,35 @@ fn a_report_that_the_same_machine_showed_in_an_earlier_session_is_refused() {
     let session = || Replaying { guest: Arc::clone(&guest), kept: Arc::clone(&kept) };
     ask(session(), first).1.unwrap();
     refused(ask(session(), second), "snp-report-data-mismatch", PeerReason::EvidenceRejected);
+}
+
+/// A processor that keeps at which level it was asked, and does not answer.
+struct Asked(Mutex<Option<u32>>);
+
+impl ProcessorReports for Asked {
+    fn report(
+        &self,
+        _: &BTreeSet<ProcessorKind>,
+        vmpl: u32,
+        _: &[u8; 64],
+    ) -> Result<ProcessorEvidence, Box<dyn std::error::Error + Send + Sync>> {
+        *self.0.lock().unwrap() = Some(vmpl);
+        Err("asked".into())
+    }
+}
+
+#[test]
+fn a_machine_asks_its_processor_at_the_level_that_the_peer_takes() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let tpm = AttestingTpm::new(swtpm.connect().unwrap(), EkTemplate::P256L2).unwrap();
+    let rule =
+        json!({"kind": "pinned-ek", "ek_sha256": [EkDigest::of_public_area(&tpm.ek_public().marshal()).unwrap()]});
+    let asked = Arc::new(Asked(Mutex::new(None)));
+    let attester = TpmAttester::new(Arc::new(Mutex::new(tpm))).with_processor_reports(Arc::clone(&asked) as _);
+    let collateral = of_amd(&FakeAmd::new(SnpProduct::Milan));
+    let (node, _service) = ask(attester, demand_at(2, &rule, IMAGE).with_collateral(Arc::new(collateral)));
+    assert!(matches!(node.unwrap_err(), ChannelError::CannotProve(_)));
+    assert_eq!(*asked.0.lock().unwrap(), Some(2));
 }
 
 #[test]

@@ -261,13 +261,19 @@ fn after_etcd_was_restored_denials_are_heard_and_records_are_read_and_written() 
     let service = site.rig.start();
     // Written after the snapshot, and so much that revisions go back.
     service.join(&lost, &disk(2), "edge-2").unwrap();
+    service.join(&kept, &disk(3), "edge-1").unwrap();
     for number in 0..50 {
         let patch = json!({ "metadata": { "annotations": { "written": number.to_string() } } });
         site.admin.patch(&format!("{MAPS}/latchkey-denied"), &patch).granted();
     }
-    assert_eq!(told(&service, &lost, 2), None);
+    assert_eq!((told(&service, &lost, 2), told(&service, &kept, 3)), (None, None));
     site.server.restore_etcd(&snapshot);
     told_within(&service, &lost, 2, Some("node-unknown"));
+    // Its record is of a lower revision than the one that was known.
+    told_within(&service, &kept, 3, Some("disk-unknown"));
+    assert_eq!(told(&service, &kept, 1), None);
+    service.join(&kept, &disk(3), "edge-1").unwrap();
+    assert_eq!(told(&service, &kept, 3), None);
     site.deny(&kept);
     told_within(&service, &kept, 1, Some("machine-denied"));
     // Its name and its disk are nobody's now.
