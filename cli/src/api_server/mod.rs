@@ -28,7 +28,7 @@ use crate::stock::{Kubectl, Scope, Stock, StockCode};
 pub(crate) use credentials::{KUBEADM_PORT, Reach, SERVICE, issue, kubeconfig, reached_at};
 pub(crate) use note::StoreNote;
 pub(crate) use objects::{ConfigMap, Data};
-pub(crate) use status::{ClientCertificate, KubernetesNode, Seen};
+pub(crate) use status::{ClientCertificate, KubernetesNode};
 
 /// How often a write is made anew because others came first.
 const TRIES: usize = 8;
