@@ -1,10 +1,13 @@
 //! The machines of a cluster, wherever they are on record: in its directory, or in its API server.
 
 use latchkey_attestation::EkDigest;
+use latchkey_attestation::reference::format_rfc3339;
 use latchkey_cluster_store::{
-    Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, ReleaseRefusal, RoleRule,
+    Denials, DiskRelease, NodeName, NodeRecord, NodeStatus, NotDenied, PendingRecord, ReleaseRefusal, RoleRule,
 };
 use latchkey_keys::Uuid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::api_server::{ApiServer, StoreNote};
@@ -21,6 +24,8 @@ pub(crate) trait Machines {
     fn place(&self) -> String;
     /// All nodes, by name, and what is wrong with records that cannot be read.
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError>;
+    /// What was last seen of these, by their TPMs. For people: nothing is decided by it, and it may be an hour old.
+    fn seen(&self, nodes: &[NodeRecord]) -> Result<BTreeMap<EkDigest, Seen>, CommandError>;
     /// Machines that wait for the operator.
     fn pending(&self) -> Result<Vec<PendingRecord>, CommandError>;
     /// TPMs that are shut out.
@@ -60,6 +65,24 @@ pub(crate) trait Machines {
     fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError>;
 }
 
+/// What was last seen of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all(deserialize = "camelCase"), default)]
+pub(crate) struct Seen {
+    pub(crate) image: String,
+    pub(crate) version: String,
+    pub(crate) agent_version: Option<String>,
+    /// RFC 3339.
+    pub(crate) last_attestation: Option<String>,
+}
+
+impl From<NodeStatus> for Seen {
+    fn from(status: NodeStatus) -> Self {
+        let NodeStatus { image, version, agent_version, last_attestation, epoch: _, last_report: _ } = status;
+        Self { image, version, agent_version, last_attestation: Some(format_rfc3339(last_attestation)) }
+    }
+}
+
 /// Where a cluster is kept.
 pub(crate) trait Store: Machines + Documents {}
 
@@ -91,6 +114,10 @@ impl Machines for ClusterDir {
 
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
         Self::nodes(self)
+    }
+
+    fn seen(&self, nodes: &[NodeRecord]) -> Result<BTreeMap<EkDigest, Seen>, CommandError> {
+        Self::seen(self, nodes)
     }
 
     fn pending(&self) -> Result<Vec<PendingRecord>, CommandError> {
@@ -145,6 +172,10 @@ impl Machines for ApiServer {
 
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
         block_on(self.records())
+    }
+
+    fn seen(&self, _: &[NodeRecord]) -> Result<BTreeMap<EkDigest, Seen>, CommandError> {
+        block_on(self.seen_of_all())
     }
 
     fn pending(&self) -> Result<Vec<PendingRecord>, CommandError> {

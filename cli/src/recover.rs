@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use latchkey_api::v1::{Components, RecoverRequest};
-use latchkey_attestation::EkDigest;
 use latchkey_attestation::LockExpectation;
+use latchkey_attestation::{EkDigest, EkPrefix};
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::{ClusterFile, DiskRelease, ReleaseCode};
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         cluster,
         trust: Trust::from_files_or_store(arguments, Some(&*store))?,
         master,
-        moved_to: which_machine::digest(arguments, "moved-to")?,
+        moved_to: which_machine::prefix(arguments, "moved-to")?,
         by_word,
         machines: store,
         components: components(arguments)?,
@@ -92,7 +92,7 @@ enum Word {
     NotGiven,
     /// The operator answers for this machine.
     Given {
-        ek: EkDigest,
+        ek: EkPrefix,
         /// Which version of the master secret its disk was made with.
         version: KeyVersion,
     },
@@ -102,7 +102,7 @@ impl Word {
     fn from_arguments(arguments: &Arguments, cluster: &ClusterFile) -> Result<Self, CommandError> {
         let is_elsewhere = StoreNote::kubeconfig(arguments.required_path("cluster")?)?.is_some();
         let needed = arguments.has("by-directory") && is_elsewhere;
-        match which_machine::digest(arguments, "ek")? {
+        match which_machine::prefix(arguments, "ek")? {
             None if needed => Ok(Self::NotGiven),
             None => Ok(Self::NotNeeded),
             Some(ek) if needed => {
@@ -151,7 +151,7 @@ struct Recovery {
     trust: Trust,
     master: MasterSecret,
     /// The machine that the disk was moved to, by the operator's word.
-    moved_to: Option<EkDigest>,
+    moved_to: Option<EkPrefix>,
     by_word: Word,
     /// What a machine whose image has no Kubernetes goes to.
     components: Option<Components>,

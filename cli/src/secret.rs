@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use latchkey_cluster_store::{DiskRelease, ReleaseCode};
-use latchkey_keys::{KeyVersion, MasterSecret, Uuid};
+use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Uuid};
 use serde::Serialize;
 
 use crate::arguments::Arguments;
@@ -39,12 +39,16 @@ impl Report for NewSecretReport {
 /// Adds a version to a master secret's file.
 pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("FILE is missing"))?;
-    // A file of another kind is named.
-    drop(files::load_master_secret(path)?);
+    // A file of another kind is named; and so is that of another cluster, where somebody says which it is of.
+    let master = files::load_master_secret(path)?;
+    let cluster = arguments.path("cluster").map(|directory| ClusterDir::open(directory)?.required_cluster());
+    let of = cluster.transpose()?.map(|cluster| cluster.measurement_secret(&master).map(|_| cluster.cluster_id));
+    let of = of.transpose()?;
+    drop(master);
     let rotated = MasterSecret::rotate(path)?;
     let (file, version) = (path.display().to_string(), rotated.current());
     let earlier_versions = rotated.versions().filter(|earlier| *earlier != version).collect();
-    output.report(&RotationReport { file, version, earlier_versions })
+    output.report(&RotationReport { file, version, earlier_versions, cluster_id: of })
 }
 
 /// A master secret has a version more.
@@ -53,15 +57,25 @@ struct RotationReport {
     file: String,
     version: KeyVersion,
     earlier_versions: Vec<KeyVersion>,
+    /// The cluster that it was proven to be of, if one was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_id: Option<ClusterId>,
 }
 
 impl Report for RotationReport {
     fn text(&self, _: Style) -> String {
-        let Self { file, version, .. } = self;
+        let Self { file, version, cluster_id, .. } = self;
+        let of = cluster_id.map_or_else(
+            || {
+                "Whether it is of a cluster of yours was not looked at: --cluster says which it has to be of.\n"
+                    .to_owned()
+            },
+            |cluster| format!("It is of the cluster {cluster}.\n"),
+        );
         format!(
             "version {version} of the master secret is current in {file}\n\
              Give the new file to the key service, or to the join service that has one, and keep a copy: the disks of nodes that join\n\
-             from now on need it. Disks from before keep their version.\n"
+             from now on need it. Disks from before keep their version.\n{of}"
         )
     }
 }

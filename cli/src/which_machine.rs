@@ -3,7 +3,9 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use latchkey_attestation::{EkDigest, Policy};
+use latchkey_attestation::machine::which;
+use latchkey_attestation::{EkDigest, EkPrefix, KnownMachine, Policy};
+use latchkey_cluster_store::NodeRecord;
 use latchkey_tpm::wire::EkTemplate;
 
 use crate::arguments::Arguments;
@@ -22,8 +24,8 @@ const MAX_FILE: usize = 4096;
 pub(crate) enum Meant {
     /// This one: by a flag, by the record of its name, or because the policy trusts no other.
     Named {
-        /// Its TPM.
-        ek: EkDigest,
+        /// Its TPM, or so much of its digest that no other begins alike.
+        ek: EkPrefix,
         /// Who says so, for a refusal.
         by: &'static str,
     },
@@ -44,17 +46,27 @@ impl MeantMachine {
 }
 
 impl Meant {
-    /// By `--ek`, `--accept-any-ek`, or a policy that trusts one TPM alone.
-    pub(crate) fn from_arguments(arguments: &Arguments, policy: &Policy) -> Result<Self, CommandError> {
+    /// By `--ek`, `--accept-any-ek`, or a policy that trusts one TPM alone. `nodes` are on record where this command looks.
+    pub(crate) fn from_arguments(
+        arguments: &Arguments,
+        policy: &Policy,
+        nodes: &[NodeRecord],
+    ) -> Result<Self, CommandError> {
         let of_policy = |template| policy.ek_templates().contains(template);
-        match (digest_of(arguments, "ek", of_policy)?, arguments.has("accept-any-ek")) {
+        let known: Vec<_> = policy.pinned_eks().map(|ek| (ek, None)).chain(nodes.iter().map(on_record)).collect();
+        match (prefix_of(arguments, "ek", &known, of_policy)?, arguments.has("accept-any-ek")) {
             (Some(_), true) => {
                 Err(CommandError::usage("--ek names a machine, and --accept-any-ek names none: say one of them"))
             }
             (Some(ek), false) => Ok(Self::Named { ek, by: "--ek" }),
             (None, true) => Ok(Self::Any),
-            (None, false) => Ok(policy.only_ek().map_or(Self::NotNamed, |ek| Self::Named { ek, by: "the policy" })),
+            (None, false) => Ok(policy.only_ek().map_or(Self::NotNamed, |ek| Self::named(ek, "the policy"))),
         }
+    }
+
+    /// This one.
+    pub(crate) fn named(ek: EkDigest, by: &'static str) -> Self {
+        Self::Named { ek: ek.into(), by }
     }
 
     /// Whether this is the machine; asks a human where nobody said. A policy that trusts several TPMs, or an authority that
@@ -63,7 +75,7 @@ impl Meant {
         match *self {
             Self::Named { ek: named, by } => expect(by, named, ek)?,
             Self::Any => {}
-            Self::NotNamed if ask(ek, output)? => *self = Self::Named { ek, by: "your answer" },
+            Self::NotNamed if ask(ek, output)? => *self = Self::named(ek, "your answer"),
             Self::NotNamed => {
                 let failure = CommandError::new(
                     Exit::Failed,
@@ -84,7 +96,7 @@ fn ask(ek: EkDigest, output: &Output) -> Result<bool, CommandError> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         let what = "the policy trusts more TPMs than one, and nobody said which machine is meant";
         let failure = CommandError::new(Exit::Usage, CommandCode::MachineNotNamed, what);
-        let failure = failure.because(format!("the machine that answers has the TPM {ek}"));
+        let failure = failure.because(format!("the machine that answers has the TPM {ek}, in words {}", ek.words()));
         return Err(
             failure.fix("compare that with the machine's console and say --ek DIGEST, or --accept-any-ek to take any")
         );
@@ -92,7 +104,10 @@ fn ask(ek: EkDigest, output: &Output) -> Result<bool, CommandError> {
     output.say(
         Tone::Warning,
         "TPM",
-        &format!("{ek}\nThe policy trusts more TPMs than this one. The machine's console shows its own."),
+        &format!(
+            "{ek}\n{}\nThe policy trusts more TPMs than this one. The machine's console shows its own.",
+            ek.words()
+        ),
     );
     let _ = write!(io::stderr(), "Is this the machine that you mean? [yes/no] ");
     let mut answer = String::new();
@@ -100,22 +115,53 @@ fn ask(ek: EkDigest, output: &Output) -> Result<bool, CommandError> {
     Ok(answer.trim() == "yes")
 }
 
-/// The EK digest that a flag names: 64 hexadecimal digits, or a file that holds them or the key.
-pub(crate) fn digest(arguments: &Arguments, flag: &str) -> Result<Option<EkDigest>, CommandError> {
-    digest_of(arguments, flag, ek_file::is_usual)
+/// A node as one of those that a name may mean.
+pub(crate) fn on_record(node: &NodeRecord) -> KnownMachine {
+    (node.ek_sha256, Some(node.name.to_string()))
 }
 
-/// The same, of one of these templates.
-fn digest_of(
+/// The machine that a text means, of those that are known here: by its name on record, or by its digest or how that begins, in digits
+/// or in words. `None` where it means none.
+pub(crate) fn find(named: &str, known: &[KnownMachine]) -> Result<Option<EkDigest>, CommandError> {
+    which(named, known).map_err(|several| {
+        let failure = CommandError::usage(format!("{named} may mean {} machines", several.len()));
+        let failure = several.iter().fold(failure, |failure, (ek, name)| {
+            let name = name.as_ref().map_or_else(String::new, |name| format!(", {name}"));
+            failure.because(format!("{ek}, {}{name}", ek.words()))
+        });
+        failure.fix("say more digits or words of the one that is meant")
+    })
+}
+
+/// The machine that a flag names, of which nothing is known here: its digest, at least 32 of its digits, its twelve words, or a file
+/// that holds the digest or the key.
+pub(crate) fn prefix(arguments: &Arguments, flag: &str) -> Result<Option<EkPrefix>, CommandError> {
+    prefix_of(arguments, flag, &[], ek_file::is_usual)
+}
+
+/// The same; one of `known` may be meant by its name, or by fewer digits and words. Of these templates.
+fn prefix_of(
     arguments: &Arguments,
     flag: &str,
+    known: &[KnownMachine],
     allowed: impl Fn(EkTemplate) -> bool,
-) -> Result<Option<EkDigest>, CommandError> {
+) -> Result<Option<EkPrefix>, CommandError> {
     let Some(path) = arguments.path(flag) else { return Ok(None) };
-    read(path, allowed).map(Some).map_err(|failure| failure.because(format!("--{flag} {}", path.display())))
+    let found = || {
+        let named = path.to_str().unwrap_or_default();
+        match (find(named, known)?, EkPrefix::parse(named)) {
+            (Some(ek), _) => Ok(ek.into()),
+            (None, Some(prefix)) if prefix.names_alone() => Ok(prefix),
+            // Whoever makes keys until one begins so would be taken for the machine.
+            (None, Some(_)) => Err(CommandError::usage("no machine that is known here has a digest that begins so")
+                .fix("say at least 32 digits, or all twelve words, as its console shows them")),
+            (None, None) => read(path, allowed).map(EkPrefix::from),
+        }
+    };
+    found().map(Some).map_err(|failure: CommandError| failure.because(format!("--{flag} {}", path.display())))
 }
 
-/// The EK digest that an argument names, in the same way.
+/// The EK digest that an argument names: 64 hexadecimal digits, or a file that holds them or the key.
 pub(crate) fn read(named: &Path, allowed: impl Fn(EkTemplate) -> bool) -> Result<EkDigest, CommandError> {
     if let Some(ek) = named.to_str().and_then(|text| EkDigest::from_hex(&text.trim().to_ascii_lowercase())) {
         return Ok(ek);
@@ -133,8 +179,8 @@ pub(crate) fn read(named: &Path, allowed: impl Fn(EkTemplate) -> bool) -> Result
 }
 
 /// Refuses another machine than the one that a flag names.
-pub(crate) fn expect(flag: &str, expected: EkDigest, got: EkDigest) -> Result<(), CommandError> {
-    if expected == got {
+pub(crate) fn expect(flag: &str, expected: EkPrefix, got: EkDigest) -> Result<(), CommandError> {
+    if expected.matches(&got) {
         return Ok(());
     }
     let failure =

@@ -144,16 +144,17 @@ impl Asker {
 
     async fn call(&self, client: JoinClient, source: Source) -> Result<(Key, Key, Terms), TicketError> {
         let disk_uuid = self.node.disk_uuid.to_string();
+        let agent_version = env!("CARGO_PKG_VERSION").to_owned();
         if source == Source::Rejoin {
-            let ticket =
-                client.issue_rejoin_ticket(&RejoinRequest { disk_uuid }, CALL).await.map_err(TicketError::status)?;
-            return known(ticket);
+            let request = RejoinRequest { disk_uuid, agent_version };
+            return known(client.issue_rejoin_ticket(&request, CALL).await.map_err(TicketError::status)?);
         }
         let request = JoinRequest {
             disk_uuid,
             node_name: self.node.name.clone(),
             role: self.role.into(),
             certificate_request: Vec::new(),
+            agent_version,
         };
         member(client.issue_join_ticket(&request, CALL).await.map_err(TicketError::status)?)
     }

@@ -57,6 +57,12 @@ pub fn line(step: &str, message: &str) {
     emit(&render(clock::uptime().as_millis(), step, message));
 }
 
+/// Prints a picture of this program's own, without what lines begin with: it would be too wide. In one write, so that no line of another
+/// thread comes in between, and not to the kernel log.
+pub fn picture(text: &impl std::fmt::Display) {
+    let _ = io::stderr().write_all(text.to_string().as_bytes());
+}
+
 /// Prints the line of a failure: `STEP: failed: CODE: SENTENCE; REMEDY`.
 pub fn failure(step: &str, reason: impl Into<Reason>, sentence: &str) {
     line(step, &format!("failed: {}", with_remedy(reason.into(), sentence)));

@@ -10,6 +10,7 @@ use std::io::Read as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use latchkey_attestation::EkDigest;
 use latchkey_channel::{Attester, TpmAttester};
 use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, CharDevice, Tpm, TpmError};
 use latchkey_tpm::wire::{EkTemplate, Public};
@@ -25,7 +26,7 @@ use crate::platform::pid1::Pid1;
 use crate::platform::processor::KernelReports;
 use crate::platform::root::{Located, OpenRoot};
 use crate::platform::{PlatformError, console, entropy, hardening, logging, modules, mounts, power};
-use latchkey_node_config::Config;
+use latchkey_node_config::{Config, ConsoleQr};
 
 /// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
 const EVENT_LOG: (&str, u64) = ("/sys/kernel/security/tpm0/binary_bios_measurements", 128 * 1024);
@@ -78,7 +79,8 @@ pub(super) fn prepare(pid1: Pid1) -> Result<Up, BootError> {
 async fn find_all(pid1: Pid1, config: Config) -> Result<Up, BootError> {
     let watch = Watch::begin().map_err(|error| failure("devices", &error.into()))?;
     let (template, key) = (crate::ek_template(config.ek), crate::attestation_key(config.ak));
-    let tpm = smol::unblock(move || attesting_tpm(template, key));
+    let qr = config.console_qr;
+    let tpm = smol::unblock(move || attesting_tpm(template, key, qr));
     let source = run("metadata-source", || metadata::settle(config.metadata))?;
     let volume = Box::pin(metadata_volume(source, config.device_timeout));
     let disks = Box::pin(open_root(pid1, &config, watch));
@@ -182,7 +184,7 @@ async fn fetch_metadata(
     Ok((metadata.unwrap_or_default(), report))
 }
 
-fn attesting_tpm(template: EkTemplate, source: AttestationKeySource) -> Result<AttestingTpm, BootError> {
+fn attesting_tpm(template: EkTemplate, source: AttestationKeySource, qr: ConsoleQr) -> Result<AttestingTpm, BootError> {
     let step = TIMELINE.begin("tpm");
     let made = CharDevice::open(CharDevice::DEFAULT)
         .map_err(TpmError::Io)
@@ -194,10 +196,17 @@ fn attesting_tpm(template: EkTemplate, source: AttestationKeySource) -> Result<A
         "endorsement key {certificate} certificate, sha256 {}",
         hex::encode(digest(tpm.ek_public()))
     ));
+    step.note(format_args!("in words {}", EkDigest::from_bytes(digest(tpm.ek_public())).words()));
+    let mut known_by = tpm.ek_public();
     if source != AttestationKeySource::Own {
         let ak = hex::encode(digest(tpm.ak_public()));
         let certificate = if tpm.ak_certificate().is_some() { "with" } else { "without" };
         step.note(format_args!("attestation key {} {certificate} certificate, sha256 {ak}", source.name()));
+        step.note(format_args!("in words {}", EkDigest::from_bytes(digest(tpm.ak_public())).words()));
+        known_by = tpm.ak_public();
+    }
+    if qr == ConsoleQr::Ascii {
+        console::picture(&EkDigest::from_bytes(digest(known_by)).qr());
     }
     step.done();
     Ok(tpm)

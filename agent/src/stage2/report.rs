@@ -87,6 +87,7 @@ fn request(handover: &HandOver, succeeded: bool, code: &str, message: &str) -> R
         code: code.into(),
         message: message.get(..end).unwrap_or_default().into(),
         addresses: Vec::new(),
+        agent_version: env!("CARGO_PKG_VERSION").into(),
     }
 }
 

@@ -13,7 +13,7 @@ use latchkey_factory_plus_server::{About, HttpServer, Nothing, Software, Verifie
 use latchkey_git_client::{Git, PATH};
 use latchkey_kerberos::Admin as KerberosAdmin;
 use latchkey_service_runtime::admin::Admin;
-use latchkey_service_runtime::config::ConfigFile as _;
+use latchkey_service_runtime::config::{ConfigFile as _, admin_in_words};
 use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::ProgramError;
 
@@ -139,13 +139,13 @@ fn describe(Prepared { config, .. }: &Prepared) -> String {
          - keep bootstrap links in {}\n\
          - be {} to the other services, and {} to the KDC\n\
          - set clusters up in Sparkplug groups {}-NAME\n\
-         - serve /metrics and /healthz on {}\n",
+         - {}\n",
         listen.join(", "),
         config.kerberos.service,
         config.data.display(),
         config.centre.principal,
         config.kadmin.principal,
         config.organisation,
-        config.http.admin_listen,
+        admin_in_words(config.http.admin_listen, config.http.metrics.as_ref()),
     )
 }

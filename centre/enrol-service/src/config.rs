@@ -2,7 +2,7 @@
 
 use latchkey_attesting_service::Limits;
 use latchkey_centre_service::CentreConfig;
-use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, MetricsConfig, check_admin};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +18,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address and port of `/metrics` and `/healthz`, plain HTTP; a loopback address.
     pub admin_listen: SocketAddr,
+    /// The same pages for other machines, over TLS and for whoever shows a token or a certificate. Without it there are none.
+    pub metrics: Option<MetricsConfig>,
     /// The service's directory; see [`latchkey_cluster_store::registration`].
     pub directory: PathBuf,
     /// The P-256 key (PKCS#8, PEM or DER) that the service proves itself with; `--new-key` makes one. Nodes have its hash
@@ -43,13 +45,14 @@ impl ConfigFile for Config {
     }
 
     fn check(&self) -> Result<(), ConfigFileError> {
-        check_loopback("admin_listen", self.admin_listen)?;
+        check_admin(self.admin_listen, self.metrics.as_ref())?;
         self.limits.check()
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         let own = [&mut self.directory, &mut self.identity_key].into_iter().chain(self.collateral.as_mut());
-        own.chain(self.centre.paths()).collect()
+        let metrics = self.metrics.iter_mut().flat_map(MetricsConfig::paths);
+        own.chain(metrics).chain(self.centre.paths()).collect()
     }
 }
 

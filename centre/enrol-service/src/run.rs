@@ -7,7 +7,8 @@ use latchkey_attesting_service::identity;
 use latchkey_channel::PinnedKeyAttester;
 use latchkey_cluster_store::registration::RegistrationStore;
 use latchkey_factory_plus::uuids::service;
-use latchkey_service_runtime::config::ConfigFile as _;
+use latchkey_service_runtime::config::{ConfigFile as _, admin_in_words};
+use latchkey_service_runtime::guarded;
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -79,6 +80,7 @@ fn command_line(key: &PinnedKeyAttester) -> String {
 fn load(file: &Path) -> Result<Prepared, ProgramError> {
     let config = Config::load(file).map_err(ProgramError::unusable)?;
     let identity = identity::load(&config.identity_key).map_err(ProgramError::unusable)?;
+    guarded::check(config.metrics.as_ref()).map_err(ProgramError::unusable)?;
     let directory = RegistrationStore::open(&config.directory).map_err(ProgramError::unusable)?;
     let current = CurrentDirectory::load(Directory(directory), config.collateral.as_deref());
     let current = current.map_err(ProgramError::unusable)?;
@@ -96,7 +98,7 @@ fn describe(Prepared { config, identity, current, .. }: &Prepared) -> String {
         let _ = writeln!(text, "- {arguments}");
     };
     line(format_args!("meet nodes on {} with the key sha256:{}", config.listen, identity.hash()));
-    line(format_args!("serve /metrics and /healthz on {}", config.admin_listen));
+    line(format_args!("{}", admin_in_words(config.admin_listen, config.metrics.as_ref())));
     line(format_args!("be {} to the centre", config.centre.principal));
     if snapshot.policy.is_of_nobody() {
         line(format_args!("admit nobody: there is no policy.json in {}", config.directory.display()));

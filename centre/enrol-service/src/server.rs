@@ -132,6 +132,7 @@ pub(crate) fn serve(prepared: Prepared) -> Result<(), ProgramError> {
     let carrier = Carrier { table, signals, reloads, threads: limits.thread_count(), grace };
     smol::block_on(async {
         let bound = Bound::open(config.listen, config.admin_listen).await.map_err(ProgramError::running)?;
+        let bound = bound.with_metrics(config.metrics).await.map_err(ProgramError::running)?;
         // Nobody but the files and the operator tells.
         let (_nobody, told) = bounded(1);
         let _following = smol::spawn(follow(current, told, asked));

@@ -12,7 +12,7 @@ use latchkey_factory_plus_client::notify::Event;
 use latchkey_factory_plus_client::{Client, ConfigDb};
 use latchkey_factory_plus_server::{About, HttpServer, Nothing, Software, Verifier};
 use latchkey_service_runtime::admin::Admin;
-use latchkey_service_runtime::config::ConfigFile as _;
+use latchkey_service_runtime::config::{ConfigFile as _, admin_in_words};
 use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::ProgramError;
 
@@ -114,11 +114,11 @@ fn describe(Prepared { config, .. }: &Prepared) -> String {
         "- serve git repositories on {}, {how}, to principals whose tickets are for {}\n\
          - keep them in {}\n\
          - be {} to the other services\n\
-         - serve /metrics and /healthz on {}\n",
+         - {}\n",
         listen.join(", "),
         config.kerberos.service,
         config.repositories.display(),
         config.centre.principal,
-        config.http.admin_listen,
+        admin_in_words(config.http.admin_listen, config.http.metrics.as_ref()),
     )
 }

@@ -30,7 +30,7 @@ use crate::store_error::place_missing;
 pub(crate) use credentials::{KUBEADM_PORT, Reach, SERVICE, issue, kubeconfig, reached_at};
 pub(crate) use note::StoreNote;
 pub(crate) use objects::{ConfigMap, Data};
-pub(crate) use status::{ClientCertificate, KubernetesNode, Seen};
+pub(crate) use status::{ClientCertificate, KubernetesNode};
 
 /// The key of [`CLUSTER_MAP`] that says what the cluster is.
 const CLUSTER_FILE: &str = "cluster.json";

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::machines::resource;
 use super::{ApiServer, malformed};
 use crate::error::CommandError;
+use crate::machines::Seen;
 use crate::stock::{Conditions, Scope, StockCode};
 
 /// kubeadm's label for control planes.
@@ -20,15 +21,6 @@ const DESCRIPTION: &str = "kubernetes.json";
 /// The `Lease` of the control plane that joins.
 const JOINING: &str = "latchkey";
 const LEASES: &str = "leases.coordination.k8s.io";
-
-/// What was last seen of a machine. For people: nothing is decided by it, and it may be some minutes old.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Seen {
-    pub(crate) image: String,
-    pub(crate) version: String,
-    pub(crate) last_attestation: Option<String>,
-}
 
 /// Kubernetes' own object of a node.
 #[derive(Clone, Debug, Deserialize)]
@@ -154,9 +146,10 @@ pub(crate) struct ClientCertificate {
 
 impl ApiServer {
     /// What was last seen of machines, by their TPMs.
-    pub(crate) async fn seen(&self) -> Result<BTreeMap<String, Seen>, CommandError> {
+    pub(crate) async fn seen_of_all(&self) -> Result<BTreeMap<EkDigest, Seen>, CommandError> {
         let objects: Vec<SeenObject> = self.kubectl().list(&resource(NODE), Scope::Cluster).await?;
-        Ok(objects.into_iter().filter_map(|object| Some((object.metadata.name, object.status?))).collect())
+        let seen = |object: SeenObject| Some((EkDigest::from_hex(&object.metadata.name)?, object.status?));
+        Ok(objects.into_iter().filter_map(seen).collect())
     }
 
     /// Writes what was seen of a machine on record.

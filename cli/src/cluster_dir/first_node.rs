@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    BootSeen, ClusterFile, DiskState, NodeName, NodeRecord, Outcome, Recorded, Reported, Role, TpmBoot,
+    BootSeen, ClusterFile, DiskState, NodeName, NodeRecord, NodeStatus, Outcome, Recorded, Reported, Role, TpmBoot,
 };
 use latchkey_keys::Uuid;
 
@@ -43,8 +43,13 @@ impl ClusterDir {
         })
     }
 
-    /// How the first node's bootstrap ended.
-    pub(crate) fn report(&self, first: &FirstNode, outcome: Outcome) -> Result<(), CommandError> {
+    /// How the first node's bootstrap ended, and what it proved, if that is known.
+    pub(crate) fn report(
+        &self,
+        first: &FirstNode,
+        outcome: Outcome,
+        status: impl FnOnce(&NodeRecord) -> Option<NodeStatus> + Send,
+    ) -> Result<(), CommandError> {
         self.as_owner(|| {
             let mut writer = self.0.writer().map_err(unusable)?;
             let Some(record) = self.0.record(&first.ek).map_err(unusable)? else { return Ok(()) };
@@ -61,7 +66,9 @@ impl ClusterDir {
                 record.keep_lock(boot);
             }
             record.reported = Some(Reported { at: now(), disk: first.disk, outcome });
-            writer.put(&record).map(drop).map_err(unusable)
+            let record = writer.put(&record).map_err(unusable)?;
+            let status = status(&record).map(|status| self.0.write_status(&first.ek, status));
+            status.transpose().map(drop).map_err(unusable)
         })
     }
 

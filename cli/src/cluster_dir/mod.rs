@@ -3,6 +3,7 @@
 mod documents;
 mod first_node;
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::machines::Seen;
 use crate::owner::as_owner_of;
 use crate::store_error::unusable;
 
@@ -168,6 +170,14 @@ impl ClusterDir {
             }
             nodes.sort_by(|a, b| a.name.cmp(&b.name));
             Ok((nodes, wrong))
+        })
+    }
+
+    /// What was last seen of these machines, by their TPMs.
+    pub(crate) fn seen(&self, nodes: &[NodeRecord]) -> Result<BTreeMap<EkDigest, Seen>, CommandError> {
+        self.as_owner(|| {
+            let status = |node: &NodeRecord| Some((node.ek_sha256, self.0.status_of(&node.ek_sha256)?.into()));
+            Ok(nodes.iter().filter_map(status).collect())
         })
     }
 

@@ -20,13 +20,12 @@ use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style, Tone, pairs, printable};
 use crate::owner::as_owner_of;
 use crate::store_error::unusable;
+use crate::which_machine;
 
 /// How long an invitation is good for where nobody says.
 const LIFETIME: Duration = Duration::from_hours(24);
 /// The shortest and the longest.
 const LIFETIMES: std::ops::RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_hours(24 * 90);
-/// Fewer digits than these name no machine.
-const SHORTEST_REFERENCE: usize = 8;
 
 fn directory(arguments: &Arguments) -> Result<RegistrationStore, CommandError> {
     let path = arguments.required_path("directory")?;
@@ -148,7 +147,7 @@ impl Report for HeldReport {
         for one in &self.held {
             text += &pairs(&[
                 ("machine", one.reference()),
-                ("EK", one.ek_sha256.to_string()),
+                ("EK", format!("{}\n{}", one.ek_sha256, one.ek_sha256.words())),
                 ("image", printable(&one.image)),
                 ("calls itself", printable(&one.node_name)),
                 ("Kubernetes", printable(&one.kubernetes_version)),
@@ -177,15 +176,13 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
 }
 
 fn one_of<'a>(waiting: &'a [Held], reference: &str) -> Result<&'a Held, CommandError> {
-    let short = reference.len() < SHORTEST_REFERENCE;
-    let mut found = waiting.iter().filter(|held| !short && held.ek_sha256.to_string().starts_with(reference));
-    match (found.next(), found.next()) {
-        (Some(held), None) => Ok(held),
-        (Some(_), Some(_)) => Err(CommandError::usage(format!("several machines that wait begin with {reference}"))
-            .fix("give more digits of the EK's digest")),
-        (None, _) => Err(CommandError::usage(format!("no machine waits whose EK begins with {reference}"))
-            .fix("see `latchkey cluster held`; eight digits at least name one, and a machine waits once it has asked")),
-    }
+    let known: Vec<_> = waiting.iter().map(|held| (held.ek_sha256, None)).collect();
+    let meant = which_machine::find(reference, &known)?;
+    waiting.iter().find(|held| meant == Some(held.ek_sha256)).ok_or_else(|| {
+        CommandError::usage(format!("no machine waits whose EK begins with {reference}")).fix(
+            "see `latchkey cluster held`; eight digits or three words at least name one, and a machine waits once it has asked",
+        )
+    })
 }
 
 /// A machine registers a cluster when it asks again.

@@ -11,7 +11,7 @@ use latchkey_api::v1::ClusterSettings;
 use latchkey_cluster_store::objects::{
     CLAIM, CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
 };
-use latchkey_cluster_store::{ClusterFile, KubernetesFile, NodeRecord, NodeStatus};
+use latchkey_cluster_store::{ClusterFile, KubernetesFile, NodeRecord};
 use latchkey_node_config::Endpoint;
 
 use super::chart::ChartDir;
@@ -165,15 +165,9 @@ impl Founding<'_> {
     /// What the first machine proved, for `kubectl get attestednodes`. The join service will say it of every machine that asks.
     async fn show_first(&self, api: &ApiServer, nodes: &[NodeRecord]) {
         let Ok(Some(journal)) = Journal::load(self.directory) else { return };
-        let Some((proved, (ek, disk))) = journal.proved.zip(journal.stage.machine()) else { return };
+        let Some(ek) = journal.stage.machine().map(|(ek, _)| ek) else { return };
         let Some(record) = nodes.iter().find(|record| record.ek_sha256 == ek) else { return };
-        let status = NodeStatus {
-            image: proved.image,
-            version: proved.image_version,
-            epoch: record.disk(disk).map(|disk| disk.epoch),
-            last_attestation: proved.at,
-            last_report: record.reported.as_ref().map(|reported| reported.at),
-        };
+        let Some(status) = journal.status(record) else { return };
         if let Err(failure) = api.show_status(ek, &status).await {
             let text = format!("what {} proved is not shown in the API server: {}", record.name, failure.what);
             self.output.say(Tone::Warning, "warning", &printable(&text));

@@ -86,7 +86,7 @@ impl Job {
             address: arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?,
             name: cluster_name(arguments.required_text("name")?)?,
             settings,
-            meant: Meant::from_arguments(arguments, &trust.policy)?,
+            meant: Meant::from_arguments(arguments, &trust.policy, &[])?,
             trust,
             master: files::read_master_secret(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,

@@ -2,6 +2,7 @@
 //! is taken up where it was, with the same salt and therefore for the same cluster.
 
 use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::{NodeRecord, NodeStatus};
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,9 @@ pub(super) struct Proved {
     pub(super) image: String,
     /// That image's version.
     pub(super) image_version: String,
+    /// The agent's version, by its own word. Journals of 0.1.0 do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) agent_version: Option<String>,
     /// When, seconds since the Unix epoch.
     pub(super) at: u64,
 }
@@ -148,6 +152,19 @@ impl Journal {
         proven.map(drop).map_err(|error| {
             let fix = format!("use the one of this cluster, or another directory than {shown} for a new cluster");
             CommandError::from(error).fix(fix)
+        })
+    }
+
+    /// What the first machine proved, and what its record has of it, for people.
+    pub(super) fn status(&self, record: &NodeRecord) -> Option<NodeStatus> {
+        let (proved, (_, disk)) = self.proved.clone().zip(self.stage.machine())?;
+        Some(NodeStatus {
+            image: proved.image,
+            version: proved.image_version,
+            agent_version: proved.agent_version,
+            epoch: record.disk(disk).map(|disk| disk.epoch),
+            last_attestation: proved.at,
+            last_report: record.reported.as_ref().map(|reported| reported.at),
         })
     }
 

@@ -9,7 +9,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::firmware::waiting as waiting_firmware;
-use crate::machines;
+use crate::machines::{self, Seen};
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -21,13 +21,31 @@ pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     }
     let (unreadable_denials, denials_lost) = (denied.unreadable().to_vec(), denied.lost());
     let denied = denied.iter().copied().collect();
+    let mut seen = machines.seen(&nodes)?;
+    let listed = |record: NodeRecord| Listed {
+        words: record.ek_sha256.words().to_string(),
+        seen: seen.remove(&record.ek_sha256),
+        record,
+    };
+    let nodes = nodes.into_iter().map(listed).collect();
     output.report(&ListReport { nodes, held, denied, unreadable_records: wrong, unreadable_denials, denials_lost })
+}
+
+/// A machine on record.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    record: NodeRecord,
+    /// The beginning of its digest.
+    words: String,
+    /// What it proved last, where that is known.
+    seen: Option<Seen>,
 }
 
 /// The machines of a cluster.
 #[derive(Serialize)]
 struct ListReport {
-    nodes: Vec<NodeRecord>,
+    nodes: Vec<Listed>,
     held: Vec<PendingRecord>,
     denied: Vec<EkDigest>,
     unreadable_records: Vec<String>,
@@ -51,17 +69,25 @@ impl Report for ListReport {
 
     fn text(&self, _: Style) -> String {
         let denied = |ek: &EkDigest| self.denied.contains(ek);
-        let mut table = Table::new(&["NAME", "ROLE", "STATE", "TPM"]);
-        for node in &self.nodes {
+        let absent = || "-".to_owned();
+        let mut table = Table::new(&["NAME", "ROLE", "STATE", "IMAGE", "AGENT", "PROVEN", "TPM"]);
+        // The same in words is below its digits: beside them no terminal would be wide enough.
+        let mut row = |said: [String; 3], seen: Option<&Seen>, ek: &EkDigest| {
+            let image = seen.map_or_else(absent, |seen| format!("{} {}", seen.image, seen.version));
+            let agent = seen.and_then(|seen| seen.agent_version.clone()).unwrap_or_else(absent);
+            let proven = seen.and_then(|seen| seen.last_attestation.clone()).unwrap_or_else(absent);
+            table.row(said.into_iter().chain([image, agent, proven, ek.to_string()]));
+            table.row(std::iter::repeat_n(String::new(), 6).chain([ek.words().to_string()]));
+        };
+        for Listed { record: node, seen, .. } in &self.nodes {
             let state = if denied(&node.ek_sha256) { "denied".to_owned() } else { state(node) };
-            table.row([node.name.to_string(), node.role.name().to_owned(), state, node.ek_sha256.to_string()]);
+            row([node.name.to_string(), node.role.name().to_owned(), state], seen.as_ref(), &node.ek_sha256);
         }
         for one in self.held.iter().filter(|one| !denied(&one.ek_sha256)) {
-            let asked = format!("({})", printable(&one.asks_for_name));
-            table.row([asked, "-".to_owned(), "held".to_owned(), one.ek_sha256.to_string()]);
+            row([format!("({})", one.asks_for_name), absent(), "held".to_owned()], None, &one.ek_sha256);
         }
-        for ek in self.denied.iter().filter(|ek| self.nodes.iter().all(|node| node.ek_sha256 != **ek)) {
-            table.row(["-".to_owned(), "-".to_owned(), "denied".to_owned(), ek.to_string()]);
+        for ek in self.denied.iter().filter(|ek| self.nodes.iter().all(|node| node.record.ek_sha256 != **ek)) {
+            row([absent(), absent(), "denied".to_owned()], None, ek);
         }
         let note = "A name in brackets is what a machine asks for: `latchkey node admit` lets it in, by its TPM.\n";
         format!("{table}{}", if self.held.is_empty() { "" } else { note })
@@ -79,29 +105,48 @@ pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
             CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is known here of the TPM {ek}"));
         return Err(failure.fix("see `latchkey node list`"));
     }
-    output.report(&ShowReport { ek_sha256: ek, record, held, denied, denial_reason: reason })
+    let seen = machines.seen(record.as_slice())?.remove(&ek);
+    let words = ek.words().to_string();
+    output.report(&ShowReport {
+        ek_sha256: ek,
+        words,
+        record,
+        seen,
+        held,
+        denied,
+        denial_reason: reason,
+        qr: arguments.has("qr"),
+    })
 }
 
 /// What is known of one machine.
 #[derive(Serialize)]
 struct ShowReport {
     ek_sha256: EkDigest,
+    /// The beginning of its digest.
+    words: String,
     record: Option<NodeRecord>,
+    /// What it proved last, where that is known.
+    seen: Option<Seen>,
     held: Option<PendingRecord>,
     denied: bool,
     denial_reason: String,
+    #[serde(skip)]
+    qr: bool,
 }
 
 impl Report for ShowReport {
     fn text(&self, _: Style) -> String {
-        let mut lines = vec![("TPM", self.ek_sha256.to_string())];
+        let mut lines = vec![("TPM", format!("{}\n{}", self.ek_sha256, self.words))];
         lines.extend(self.record.iter().flat_map(described));
+        lines.extend(self.seen.iter().flat_map(proven));
         lines.extend(self.held.iter().flat_map(waiting));
         if self.denied {
             let reason = printable(&self.denial_reason);
             lines.push(("denied", if reason.is_empty() { "yes".to_owned() } else { format!("yes: {reason}") }));
         }
-        pairs(&lines)
+        let qr = if self.qr { format!("\n{}", self.ek_sha256.qr()) } else { String::new() };
+        format!("{}{qr}", pairs(&lines))
     }
 }
 
@@ -136,6 +181,14 @@ fn described(record: &NodeRecord) -> Vec<(&'static str, String)> {
     if let Some(moved) = &record.moved {
         lines.push(("moved here", format!("from the TPM {}", moved.from)));
     }
+    lines
+}
+
+fn proven(seen: &Seen) -> Vec<(&'static str, String)> {
+    let Seen { image, version, agent_version, last_attestation } = seen;
+    let mut lines = vec![("image", printable(&format!("{image} {version}")))];
+    lines.extend(agent_version.iter().map(|version| ("agent", printable(version))));
+    lines.extend(last_attestation.iter().map(|at| ("proven last", printable(at))));
     lines
 }
 

@@ -207,7 +207,7 @@ pub(super) const ADMIT: Command = Command {
     operands: &[Operand {
         name: "EK",
         required: true,
-        text: "the digest of the machine's endorsement key, or eight of its digits at least",
+        text: "the digest of the machine's endorsement key; its first digits, at least 8, or\nwords, at least 3, will do",
     }],
     flags: &[ENROL_DIRECTORY, required("name", "NAME", "what the cluster is called, for life"), AS_NAMESPACE, AS_CHART],
     summary: "lets a machine register an edge cluster that waits to",

@@ -16,7 +16,7 @@ pub(super) const KUBECTL: Flag = optional("kubectl-program", "FILE", "the stock 
 const MACHINE: Operand = Operand {
     name: "NODE|EK",
     required: true,
-    text: "name of a node on record, or the SHA-256 digest of a machine's\nendorsement key, or a file that holds it; of a machine that is known\nhere the first digits will do, at least 8",
+    text: "name of a node on record, or the SHA-256 digest of a machine's\nendorsement key, or a file that holds it; of a machine that is known\nhere the first digits or words will do, at least 8 or 3",
 };
 
 const fn optional(long: &'static str, value: &'static str, text: &'static str) -> Flag {
@@ -36,7 +36,12 @@ pub(super) const LIST: Command = Command {
 pub(super) const SHOW: Command = Command {
     path: &["node", "show"],
     operands: &[MACHINE],
-    flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
+    flags: &[
+        DIRECTORY,
+        KUBECONFIG,
+        KUBECTL,
+        Flag { long: "qr", value: None, need: AtMostOnce, text: "its digest as a QR code, too, for a dark terminal" },
+    ],
     summary: "shows what is known of one machine",
     about: "Its TPM, role, disks with the versions of their keys, and whether it is held or\ndenied.",
     examples: &["latchkey node show edge-1 --cluster ./plant"],
@@ -54,7 +59,7 @@ pub(super) const ADMIT: Command = Command {
         optional("name", "NAME", "the node's name [as on record, or as the default rule says]"),
     ],
     summary: "lets a machine join that is held, or will come",
-    about: "Writes a rule for this TPM into enrolment.json. Compare the digest with what the\nmachine's own console shows: that a machine has the right image and a TPM of a\ntrusted vendor does not make it yours. It keeps asking, and joins by itself.",
+    about: "Writes a rule for this TPM into enrolment.json. Compare the digest, or its words, with\nwhat the machine's own console shows: that a machine has the right image and a TPM of a\ntrusted vendor does not make it yours. It keeps asking, and joins by itself.",
     examples: &["latchkey node admit 7d0c…64 hex digits…91ab --cluster ./plant --name edge-2"],
     run: nodes::admit,
 };

@@ -92,7 +92,7 @@ pub(super) const EK: Flag = Flag {
     long: "ek",
     value: Some("EK"),
     need: AtMostOnce,
-    text: "the machine that is meant, by its endorsement key: the SHA-256 digest that\nits console shows, or a file that holds it",
+    text: "the machine that is meant, by its endorsement key: the SHA-256 digest or the\ntwelve words that its console shows, at least 32 digits, or a file that holds\nit; less of one that the policy pins or --cluster has on record, or its name",
 };
 pub(super) const ANY_EK: Flag = Flag {
     long: "accept-any-ek",
@@ -149,10 +149,14 @@ pub(super) const COMMANDS: &[Command] = &[
             required: true,
             text: "the master secret; it is replaced as a whole, or not at all",
         }],
-        flags: &[],
+        flags: &[Flag {
+            need: AtMostOnce,
+            text: "the cluster that the secret is of: another one's is refused before it is changed",
+            ..CLUSTER
+        }],
         summary: "adds a version to a master secret, the current one then",
         about: "New disks get their keys from the current version. Every earlier version stays in\nthe file: each node's record says which one its disk needs, and recovery goes by it.\nA disk that exists keeps its key; it gets one of the new version when its machine\njoins anew with an empty disk.",
-        examples: &["latchkey secret rotate master-secret.json"],
+        examples: &["latchkey secret rotate master-secret.json --cluster ./plant"],
         run: secret::rotate,
     },
     Command {
@@ -292,11 +296,11 @@ pub(super) const COMMANDS: &[Command] = &[
             flag(
                 "moved-to",
                 "EK",
-                "the disk was moved on purpose to the machine with this endorsement key\n(SHA-256 digest, or a file that holds it)",
+                "the disk was moved on purpose to the machine with this endorsement key\n(SHA-256 digest, twelve words, or a file that holds the digest)",
             ),
             switch("by-directory", "go by the directory, though the cluster is kept in its API server"),
             Flag {
-                text: "with --by-directory: this machine, of which the directory has no record, is\nyours; the SHA-256 digest that its console shows, or a file that holds it",
+                text: "with --by-directory: this machine, of which the directory has no record, is\nyours; the SHA-256 digest or the twelve words that its console shows, or a file",
                 ..EK
             },
             flag("key-version", "NUMBER", "with --ek: of the master secret, for its disk [the cluster's first]"),

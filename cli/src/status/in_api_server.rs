@@ -11,13 +11,14 @@ use latchkey_keys::ClusterId;
 use serde::{Deserialize, Serialize};
 
 use super::{UNCOUNTED, attention_in_words, waits};
-use crate::api_server::{ApiServer, ClientCertificate, KubernetesNode, Seen};
+use crate::api_server::{ApiServer, ClientCertificate, KubernetesNode};
 use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
 use crate::init::JOIN_SERVICE;
+use crate::machines::Seen;
 use crate::node::block_on;
 use crate::nodes::{lost, state};
 use crate::output::{Report, Style, Table, pairs, printable};
@@ -41,7 +42,7 @@ pub(super) fn status(api: &ApiServer, directory: Option<&Path>) -> Result<Cluste
         let found = Found {
             records,
             unreadable,
-            seen: api.seen().await?,
+            seen: api.seen_of_all().await?,
             nodes: api.kubernetes_nodes().await?,
             uncounted: cluster.denials.is_none(),
             denials: api.denied().await?,
@@ -84,7 +85,7 @@ fn of_join_service(directory: &Path) -> Option<ClientCertificate> {
 struct Found {
     records: Vec<NodeRecord>,
     unreadable: Vec<String>,
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<EkDigest, Seen>,
     nodes: Vec<KubernetesNode>,
     denials: Denials,
     /// Whether the cluster's document does not count them.
@@ -98,7 +99,7 @@ impl Found {
     fn report(self, cluster: String, cluster_id: ClusterId, api_server: String, now: u64) -> ClusterReport {
         let attention = self.attention(now);
         let rows = self.records.iter().map(|record| {
-            let seen = self.seen.get(&record.ek_sha256.to_string()).cloned().unwrap_or_default();
+            let seen = self.seen.get(&record.ek_sha256).cloned().unwrap_or_default();
             let node = self.nodes.iter().find(|node| node.name() == record.name.as_str());
             NodeRow {
                 name: record.name.clone(),
@@ -106,6 +107,7 @@ impl Found {
                 state: if self.denials.has(&record.ek_sha256) { "denied".to_owned() } else { state(record) },
                 image: seen.image,
                 version: seen.version,
+                agent_version: seen.agent_version,
                 last_attestation: seen.last_attestation,
                 kubelet: node.map(|node| node.kubelet().to_owned()),
                 ready: node.map(KubernetesNode::is_ready),
@@ -122,7 +124,9 @@ impl Found {
             .iter()
             .map(|one| CertificateRow { of: one.of.clone(), ends: one.ends.map(format_rfc3339) });
         let certificates = certificates.collect();
+        let held = self.held.iter().filter(|held| !self.denials.has(&held.ek_sha256)).cloned().collect();
         ClusterReport {
+            held,
             cluster,
             cluster_id,
             api_server,
@@ -193,6 +197,8 @@ pub(super) struct ClusterReport {
     /// Its version.
     api_server: String,
     nodes: Vec<NodeRow>,
+    /// Machines that wait for the operator; the attention names them, too.
+    held: Vec<PendingRecord>,
     /// The control plane that joins at this moment.
     joining: Option<String>,
     certificates: Vec<CertificateRow>,
@@ -209,6 +215,7 @@ struct NodeRow {
     state: String,
     image: String,
     version: String,
+    agent_version: Option<String>,
     last_attestation: Option<String>,
     /// Nothing if it is no Node.
     kubelet: Option<String>,

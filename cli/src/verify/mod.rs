@@ -191,16 +191,16 @@ fn named_machine(
     output: &Output,
 ) -> Result<Option<String>, CommandError> {
     let nodes = store.map(<dyn Store>::nodes).transpose()?.map(|(nodes, _)| nodes);
-    let mut meant = Meant::from_arguments(arguments, &trust.policy)?;
+    let mut meant = Meant::from_arguments(arguments, &trust.policy, nodes.as_deref().unwrap_or_default())?;
     if let Some(name) = arguments.text("node")? {
         let nodes =
             nodes.as_ref().ok_or_else(|| CommandError::usage("--node needs --cluster, where the records are"))?;
         let node = nodes.iter().find(|node| node.name.as_str() == name);
         let ek = node.ok_or_else(|| nodes::unknown(name))?.ek_sha256;
-        if matches!(meant, Meant::Named { ek: named, by: "--ek" } if named != ek) {
+        if matches!(meant, Meant::Named { ek: named, by: "--ek" } if !named.matches(&ek)) {
             return Err(CommandError::usage(format!("--ek and --node {name} name two machines")));
         }
-        meant = Meant::Named { ek, by: "the record" };
+        meant = Meant::named(ek, "the record");
     }
     if must_be_named || meant != Meant::NotNamed {
         meant.check(ek, output)?;
@@ -236,7 +236,7 @@ fn kept(
         let failure = CommandError::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal);
         event.into_iter().fold(failure, CommandError::because)
     })?;
-    if let Some(expected) = which_machine::digest(arguments, "ek")? {
+    if let Some(expected) = which_machine::prefix(arguments, "ek")? {
         which_machine::expect("--ek", expected, finding.claimed_ek_sha256)?;
     }
     output.report(&KeptReport {

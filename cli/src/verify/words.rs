@@ -66,8 +66,8 @@ pub(super) fn trust_in_words(trust: &EkTrust) -> String {
 /// By which of its keys a TPM is known.
 pub(super) fn tpm_in_words(identity: EkDigest, template: EkTemplate, trust: &EkTrust) -> String {
     match trust.known_by() {
-        KnownBy::AttestationKey => format!("{identity} (attestation key)"),
-        KnownBy::EndorsementKey => format!("{identity} ({template})"),
+        KnownBy::AttestationKey => format!("{identity} (attestation key)\n{}", identity.words()),
+        KnownBy::EndorsementKey => format!("{identity} ({template})\n{}", identity.words()),
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
 use crate::support::command::Ran;
 use crate::support::node::FakeNode;
 use crate::support::operator::Operator;
-use latchkey_cluster_store::{ClusterStore, PendingRecord, RoleRule};
+use latchkey_cluster_store::{ClusterStore, NodeRecord, PendingRecord, RoleRule};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::json;
 
@@ -145,6 +145,21 @@ fn a_machine_that_was_removed_gets_no_key_of_its_disk() {
 }
 
 #[test]
+fn a_master_secret_of_another_cluster_is_not_rotated_for_this_one() {
+    let (operator, ..) = founded();
+    operator.run(&["secret", "new", "other.json"]).succeeded();
+    let before = std::fs::read(operator.path("other.json")).unwrap();
+    let rotate = |file: &str| operator.run(&["secret", "rotate", file, "--cluster", "plant", "--output", "json"]);
+    assert_eq!(error_code(&rotate("other.json").failed(2)), "master-secret-of-another-cluster");
+    assert_eq!(std::fs::read(operator.path("other.json")).unwrap(), before);
+    let rotated = rotate("master.json").succeeded().json();
+    assert_eq!(
+        (&rotated["version"], &rotated["cluster_id"]),
+        (&json!(2), &operator.json("plant/cluster.json")["cluster_id"])
+    );
+}
+
+#[test]
 fn the_key_of_a_disk_is_written_by_an_explicit_word_to_a_private_file() {
     let (operator, first, _) = founded();
     operator.run(&["secret", "rotate", "master.json"]).succeeded();
@@ -263,4 +278,36 @@ fn the_first_digits_of_a_known_digest_name_its_machine_where_no_other_begins_so(
     assert_eq!(error_code(&node(&operator, &["deny", &"bb".repeat(8)]).failed(2)), "usage");
     assert_eq!(error_code(&node(&operator, &["deny", &whole[..7]]).failed(2)), "usage");
     node(&operator, &["deny", &"bb".repeat(32)]).succeeded();
+}
+
+/// What the console shows is read over the phone; and a machine that took another's beginning as its name is not taken for it.
+#[test]
+fn the_words_of_a_digest_name_its_machine_too_and_are_shown_beside_it() {
+    let (operator, first, store) = founded();
+    let other = FakeNode::start(&operator.init_secret());
+    let pending = PendingRecord::new(other.ek(), "edge-9", None, other.state().disk, 1_800_000_000);
+    store.writer().unwrap().hold(&pending).unwrap();
+    let words = other.ek().words().to_string();
+    let three: Vec<&str> = words.split('-').take(3).collect();
+    for named in [&words, &three.join("-"), &three.join(" ").to_uppercase()] {
+        assert_eq!(node(&operator, &["show", named]).succeeded().json()["words"], words);
+    }
+    let list = operator.run(&["node", "list", "--cluster", "plant"]).succeeded().out;
+    assert!(list.contains(&words) && list.contains(&first.ek().words().to_string()), "{list}");
+    let shown = operator.run(&["node", "show", &words, "--qr", "--cluster", "plant"]).succeeded().out;
+    assert!(shown.contains(&words) && shown.ends_with(&other.ek().qr().to_string()), "{shown}");
+    // What the first machine proved when its cluster was made.
+    let proven = node(&operator, &["list"]).succeeded().json()["nodes"][0]["seen"].clone();
+    assert_eq!((&proven["image"], &proven["agent_version"]), (&json!("demo"), &json!("0.1.0")), "{proven}");
+    assert!(list.contains(proven["last_attestation"].as_str().unwrap()), "{list}");
+    node(&operator, &["admit", &three.join("-"), "--name", "edge-2"]).succeeded();
+    assert!(store.enrolment().unwrap().of(&other.ek()).pinned.is_some());
+    // A node on record that is called as the other one's digest begins.
+    let record = store.record(&first.ek()).unwrap().unwrap().into_inner();
+    let hostile = NodeRecord { name: three.join("-").parse().unwrap(), ..record };
+    drop(store.writer().unwrap().put(&hostile).unwrap());
+    store.deny(&other.ek(), "").unwrap();
+    let several = node(&operator, &["remove", &three.join("-")]).failed(2);
+    assert!(several.out.contains(&words) && several.out.contains(&first.ek().to_string()), "{}", several.out);
+    node(&operator, &["show", &first.ek().to_string()[..8]]).succeeded();
 }

@@ -13,6 +13,7 @@ fn stable(operator: &Operator, node: &FakeNode, text: &str) -> String {
     let mut stable = text
         .replace(&node.address(), "NODE")
         .replace(&node.ek().to_string(), "EK")
+        .replace(&node.ek().words().to_string(), "WORDS")
         .replace(&disk, "DISK")
         .replace(&operator.directory().display().to_string(), "DIRECTORY")
         .replace(&operator.serial("demo.json").to_string(), "SERIAL");

@@ -52,7 +52,10 @@ fn a_disk_that_was_moved_is_recovered_by_the_operators_word_and_recorded() {
     let (old, new) = (node.ek().to_string(), other.ek().to_string());
     let wrong = operator.recover(&other, "master.json", &["--moved-to", &old, "--output", "json"]).failed(3);
     assert_eq!(error_code(&wrong), "another-machine");
-    let ran = operator.recover(&other, "master.json", &["--moved-to", &new]).succeeded();
+    let short = operator.recover(&other, "master.json", &["--moved-to", &new[..31], "--output", "json"]).failed(2);
+    assert_eq!(error_code(&short), "usage");
+    let words = other.ek().words().to_string();
+    let ran = operator.recover(&other, "master.json", &["--moved-to", &words]).succeeded();
     assert!(ran.err.contains("is on the record of this machine from now on"), "{}", ran.err);
     let status = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
     assert_eq!(status["nodes"].as_array().unwrap().len(), 1, "{status}");
@@ -174,6 +177,11 @@ fn init_sends_no_key_to_another_admitted_machine() {
     let ran = operator.init(&other, &["--accept-any-ek", "--output", "json"]).failed(4);
     assert_eq!(error_code(&ran), "wrong-init-secret");
     assert_eq!(other.shown(), (1, 0));
+    // Whoever makes keys until one begins so is not what a short beginning means, where nothing is known that it could be.
+    let ran = operator.init(&other, &["--ek", "aaaaaaaa", "--output", "json"]).failed(2);
+    assert!(ran.json()["error"]["fix"].as_str().unwrap().contains("twelve words"), "{}", ran.out);
+    let ran = operator.init(&other, &["--ek", &node.ek().words().to_string(), "--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "another-machine");
     std::fs::write(operator.path("ek"), format!("{ek}\n")).unwrap();
     operator.init(&node, &["--ek", "ek"]).succeeded();
 }
@@ -191,7 +199,10 @@ fn verify_of_another_node_of_the_cluster_is_refused() {
     let verify =
         |of: &FakeNode, more: &[&str]| operator.verify(of, &[&["--locked", &id, "--output", "json"], more].concat());
     let (ek, by_name) = (node.ek().to_string(), ["--cluster", "plant", "--node", "edge-1"]);
-    for named in [&["--ek", &ek][..], &by_name] {
+    // As the console shows it; and of a machine that the policy pins, or that is on record, less will do.
+    let (words, digits) = (node.ek().words().to_string(), ek[..8].to_owned());
+    let on_record = ["--ek", "edge-1", "--cluster", "plant"];
+    for named in [&["--ek", &ek][..], &["--ek", &words], &["--ek", &digits], &on_record, &by_name] {
         let ran = verify(&other, named).failed(3);
         assert_eq!(error_code(&ran), "another-machine");
         verify(&node, named).succeeded();

@@ -65,6 +65,11 @@ impl EkDigest {
         Digest::from_hex(text).map(Self)
     }
 
+    /// The digest of these bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(Digest(bytes))
+    }
+
     /// The bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()

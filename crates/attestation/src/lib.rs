@@ -32,6 +32,7 @@ pub mod fake_intel;
 #[cfg(feature = "fake-tpm")]
 pub mod fake_tpm;
 pub mod firmware;
+pub mod machine;
 mod name;
 pub mod parse;
 pub mod policy;
@@ -48,6 +49,7 @@ pub use codes::reason_codes;
 #[cfg(feature = "processors")]
 pub use ends::End;
 pub use firmware::MeasuredFirmware;
+pub use machine::{EkPrefix, EkQr, EkWords, KnownMachine};
 pub use parse::{AttesterIdentity, Component, Digest, ImageVersion, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
 pub use policy::{FirmwareChange, Policy};
 pub use record::{OfflineFinding, RecordedEvidence, Unproven};

@@ -5,6 +5,7 @@ use crate::error::StoreError;
 use crate::pending::PendingRecord;
 use crate::record::{NodeRecord, Recorded};
 use crate::record_store::{Listing, News, PutError, RecordStore, Turn};
+use crate::status::{NodeStatus, Statuses};
 use crate::store::ClusterStore;
 use crate::writer::Writer;
 use latchkey_attestation::EkDigest;
@@ -16,6 +17,7 @@ pub struct FolderRecords {
     directory: ClusterStore,
     /// The directory's count of writes when it was read or written here last; `None` where that is not known.
     seen: Mutex<Option<u64>>,
+    statuses: Statuses,
 }
 
 struct FolderTurn<'a> {
@@ -30,7 +32,7 @@ impl FolderRecords {
     /// [`StoreError::Io`].
     pub fn open(directory: ClusterStore) -> Result<Self, StoreError> {
         directory.writer()?.tidy()?;
-        Ok(Self { directory, seen: Mutex::new(None) })
+        Ok(Self { directory, seen: Mutex::new(None), statuses: Statuses::default() })
     }
 
     fn seen(&self) -> MutexGuard<'_, Option<u64>> {
@@ -64,8 +66,13 @@ impl RecordStore for FolderRecords {
         *self.seen() = None;
     }
 
-    fn held(&self) -> Option<usize> {
-        self.directory.pending().as_deref().ok().map(<[_]>::len)
+    fn held(&self) -> Option<Vec<EkDigest>> {
+        let pending = self.directory.pending().ok()?;
+        Some(pending.iter().map(|held| held.ek_sha256).collect())
+    }
+
+    fn show_status(&self, ek: EkDigest, status: NodeStatus) {
+        self.statuses.show(&self.directory, ek, status);
     }
 }
 

@@ -15,6 +15,7 @@
 //!   denied/EK-DIGEST        TPMs that are shut out: only the names count, so no typo elsewhere takes a denial back (Denials)
 //!   pending/EK-DIGEST.json  machines that no rule speaks of and that wait for the operator; nothing is decided by it
 //!                           (PendingRecord)
+//!   status/EK-DIGEST.json   what was last seen of a machine on record; nothing is decided by it (NodeStatus)
 //!   nodes/EK-DIGEST.json    one record per TPM, with the machine's firmware and what of it waits for the operator (NodeRecord)
 //!   .lock                   held while records are written; counts the writes (Writer)
 //! ```
@@ -51,6 +52,7 @@ mod record_store;
 pub mod registration;
 mod release;
 mod revisions;
+mod status;
 mod store;
 mod ticket;
 mod trust;
@@ -71,9 +73,10 @@ pub use pair::signature_of;
 pub use pending::{MAX_PENDING, PendingRecord};
 pub use places::PlaceCode;
 pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, Moved, NodeRecord, Outcome, Recorded, Reported, Role};
-pub use record_store::{Change, Listing, News, NodeStatus, PutError, PutRefusal, RecordStore, RefusedMachine, Turn};
+pub use record_store::{Change, Listing, News, PutError, PutRefusal, RecordStore, RefusedMachine, Turn};
 pub use release::{DiskRelease, ReleaseCode, ReleaseError, ReleaseRefusal};
 pub use revisions::Revisions;
+pub use status::NodeStatus;
 pub use store::{ClusterStore, MAX_CONFIG, MAX_PAYLOAD, MAX_RECORD, Part};
 pub use ticket::{MAX_ADDRESSES, TicketRecord, parse_addresses};
 pub use writer::Writer;

@@ -3,7 +3,7 @@
 
 use crate::name::NodeName;
 use crate::record::NodeRecord;
-use crate::record_store::NodeStatus;
+use crate::status::NodeStatus;
 use latchkey_attestation::EkDigest;
 use latchkey_attestation::reference::format_rfc3339;
 use latchkey_keys::Uuid;
@@ -101,6 +101,7 @@ pub fn status_object(ek: &EkDigest, status: &NodeStatus) -> Value {
     let mut shown =
         json!({ "image": image, "version": version, "lastAttestation": format_rfc3339(status.last_attestation) });
     for (key, known) in [
+        ("agentVersion", status.agent_version.as_deref().map(Value::from)),
         ("epoch", status.epoch.map(Value::from)),
         ("lastReport", status.last_report.map(|seconds| format_rfc3339(seconds).into())),
     ] {
@@ -136,15 +137,21 @@ mod tests {
     fn a_status_is_written_in_the_words_of_its_schema() {
         let ek = EkDigest::from_hex(&"11".repeat(32)).unwrap();
         let (image, version) = ("plant".to_owned(), "1.2.3".to_owned());
-        let status = NodeStatus { image, version, epoch: Some(1), last_attestation: 0, last_report: Some(60) };
+        let agent_version = Some("0.3.0".to_owned());
+        let status =
+            NodeStatus { image, version, agent_version, epoch: Some(1), last_attestation: 0, last_report: Some(60) };
         let object = status_object(&ek, &status);
         assert_eq!(object["metadata"]["name"], ek.to_string());
         assert_eq!(
             object["status"],
-            json!({"image": "plant", "version": "1.2.3", "epoch": 1,
+            json!({"image": "plant", "version": "1.2.3", "agentVersion": "0.3.0", "epoch": 1,
                    "lastAttestation": "1970-01-01T00:00:00Z", "lastReport": "1970-01-01T00:01:00Z"})
         );
-        let object = status_object(&ek, &NodeStatus { epoch: None, last_report: None, ..status });
-        assert!(object["status"].get("epoch").is_none() && object["status"].get("lastReport").is_none());
+        let object = status_object(&ek, &NodeStatus { agent_version: None, epoch: None, last_report: None, ..status });
+        assert!(
+            object["status"].get("agentVersion").is_none()
+                && object["status"].get("epoch").is_none()
+                && object["status"].get("lastReport").is_none()
+        );
     }
 }

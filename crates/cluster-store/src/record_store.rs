@@ -9,6 +9,7 @@ use crate::damaged::DamagedRecord;
 use crate::error::StoreError;
 use crate::pending::PendingRecord;
 use crate::record::{NodeRecord, Recorded};
+use crate::status::NodeStatus;
 use latchkey_attestation::EkDigest;
 use latchkey_reason::Reason;
 use std::fmt;
@@ -27,8 +28,8 @@ pub trait RecordStore: fmt::Debug + Send + Sync {
     /// Makes the next [`Turn::news`] everything there is: what was told before is not relied upon any more.
     fn doubt(&self);
 
-    /// How many machines wait for the operator; `None` where that is not known here. For people: nothing is decided by it.
-    fn held(&self) -> Option<usize> {
+    /// Machines that wait for the operator; `None` where that is not known now. For people: nothing is decided by it.
+    fn held(&self) -> Option<Vec<EkDigest>> {
         None
     }
 
@@ -43,29 +44,6 @@ pub trait RecordStore: fmt::Debug + Send + Sync {
 
     /// Tells of a refusal, in the same way.
     fn show_refusal(&self, _refused: RefusedMachine) {}
-}
-
-/// What was last seen of a machine on record. For people: nothing is decided by it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeStatus {
-    /// The image that it proved, by the manifest's name for it.
-    pub image: String,
-    /// That image's version.
-    pub version: String,
-    /// The epoch of the disk that it got a key for; `None` where that was not what it asked.
-    pub epoch: Option<u64>,
-    /// When it proved that, seconds since the Unix epoch.
-    pub last_attestation: u64,
-    /// When it reported how its bootstrap ended, in the same unit; `None` where that was not what it did.
-    pub last_report: Option<u64>,
-}
-
-impl NodeStatus {
-    /// This, and then `next`: what that does not say stays.
-    #[must_use]
-    pub fn followed_by(self, next: Self) -> Self {
-        Self { epoch: next.epoch.or(self.epoch), last_report: next.last_report.or(self.last_report), ..next }
-    }
 }
 
 /// A machine was refused: a ticket, or its kubelet a certificate. For people.

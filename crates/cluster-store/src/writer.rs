@@ -109,14 +109,16 @@ impl<'a> Writer<'a> {
         Ok(Recorded::stands(next))
     }
 
-    /// Removes the record of a machine. Durable when this returns. Whether there was one.
+    /// Removes the record of a machine, and what was seen of it. Durable when this returns. Whether there was a record.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn remove(&mut self, ek: &EkDigest) -> Result<bool, StoreError> {
         let path = self.directory.nodes_path().join(format!("{ek}.json"));
         self.count()?;
-        atomic::remove(&path)
+        let removed = atomic::remove(&path)?;
+        self.directory.forget_status(ek)?;
+        Ok(removed)
     }
 
     fn place(&mut self, record: &NodeRecord, existing: Existing) -> Result<Recorded, StoreError> {

@@ -5,7 +5,7 @@ use crate::auth::tokens::TokenLimits;
 use crate::connection::pace::Paces;
 use crate::connection::tls::TlsFiles;
 use latchkey_connection_limits::Rate;
-use latchkey_service_runtime::config::{ConfigFileError, check_loopback, check_range};
+use latchkey_service_runtime::config::{ConfigFileError, MetricsConfig, check_admin, check_range};
 use latchkey_service_runtime::connections::ConnectionLimits;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -23,6 +23,8 @@ pub struct HttpConfig {
     pub listen: Vec<SocketAddr>,
     /// Address and port of `/metrics` and `/healthz`, plain HTTP; a loopback address.
     pub admin_listen: SocketAddr,
+    /// The same pages for other machines, over TLS and for whoever shows a token or a certificate. Without it there are none.
+    pub metrics: Option<MetricsConfig>,
     /// PEM: this service's certificate, then its intermediates. This and `private_key`, or `"insecure": true`.
     pub certificate: Option<PathBuf>,
     /// PEM: its private key; no access for anybody but the service's user and root.
@@ -152,7 +154,7 @@ impl HttpConfig {
         if !(1..=MAX_ADDRESSES).contains(&got) {
             return Err(HttpConfigError::Addresses { got });
         }
-        check_loopback("admin_listen", self.admin_listen)?;
+        check_admin(self.admin_listen, self.metrics.as_ref())?;
         self.tls_files()?;
         if let Some(seconds) = self.cache_seconds {
             check_range("cache_seconds", seconds, (0, 86_400))?;
@@ -162,7 +164,8 @@ impl HttpConfig {
 
     /// The paths that the section names, to make them relative to the file's directory.
     pub fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        self.certificate.iter_mut().chain(self.private_key.iter_mut())
+        let metrics = self.metrics.iter_mut().flat_map(MetricsConfig::paths);
+        self.certificate.iter_mut().chain(self.private_key.iter_mut()).chain(metrics)
     }
 
     pub(crate) fn tls_files(&self) -> Result<Option<TlsFiles>, HttpConfigError> {

@@ -13,7 +13,9 @@ use crate::notify::Feed;
 use http::HeaderValue;
 use latchkey_factory_plus::Realm;
 use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::config::MetricsConfig;
 use latchkey_service_runtime::connections::ConnectionTable;
+use latchkey_service_runtime::guarded::{self, GuardError};
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::{self, ProgramError};
@@ -40,6 +42,9 @@ pub enum ServerError {
     /// Certificate and key.
     #[error("{0}")]
     Tls(#[from] TlsError),
+    /// What guards the metrics.
+    #[error("{0}")]
+    Metrics(#[from] GuardError),
 }
 
 /// A server that does not listen yet.
@@ -47,6 +52,7 @@ pub struct HttpServer<H> {
     shared: Shared<H>,
     listen: Vec<SocketAddr>,
     admin_listen: SocketAddr,
+    metrics: Option<MetricsConfig>,
 }
 
 /// What every connection needs.
@@ -90,6 +96,7 @@ impl<H: Handler> HttpServer<H> {
         config.check()?;
         let (limits, metrics) = (config.limits, Arc::new(Metrics::default()));
         let tls = config.tls_files()?.map(Tls::load).transpose()?.map(Arc::new);
+        guarded::check(config.metrics.as_ref())?;
         let cache = config.cache_seconds.and_then(|age| HeaderValue::try_from(format!("max-age={age}")).ok());
         let shared = Shared {
             handler,
@@ -106,7 +113,8 @@ impl<H: Handler> HttpServer<H> {
             ids: RequestIds::new(),
             noise: LogLimiter::new(),
         };
-        Ok(Self { shared, listen: config.listen.clone(), admin_listen: config.admin_listen })
+        let (listen, admin_listen, metrics) = (config.listen.clone(), config.admin_listen, config.metrics.clone());
+        Ok(Self { shared, listen, admin_listen, metrics })
     }
 
     /// With change notification at `/notify/v2`.
@@ -152,7 +160,7 @@ impl<H: Handler> HttpServer<H> {
     }
 
     async fn bind(&self) -> io::Result<Bound> {
-        Bound::open_all(&self.listen, self.admin_listen).await
+        Bound::open_all(&self.listen, self.admin_listen).await?.with_metrics(self.metrics.clone()).await
     }
 
     async fn serve(

@@ -4,8 +4,8 @@ use crate::connection::in_time;
 use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_conflict};
 use crate::store::{KubernetesStore, Watched};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, PostParams};
-use latchkey_attestation::{Policy, References, Refusal};
+use kube::api::{Api, ObjectMeta, PostParams};
+use latchkey_attestation::{EkDigest, Policy, References, Refusal};
 use latchkey_cluster_store::object_documents::{path_of, references_in, remember_in, revisions_in};
 use latchkey_cluster_store::objects::{
     CLUSTER_MAP, COLLATERAL_MAP, DENIED_MAP, ENROLMENT_MAP, NAMESPACE, PENDING_MAP, POLICY_MAP, REFERENCES_MAP,
@@ -133,6 +133,15 @@ impl KubernetesStore {
             }
             Ok(true)
         })
+    }
+
+    /// See [`latchkey_cluster_store::RecordStore::held`]. Read when it is asked for: it is no document that is decided by.
+    pub(crate) fn held_now(&self) -> Result<Vec<EkDigest>, StoreError> {
+        let (api, about) = (self.maps(), format!("configmaps/{PENDING_MAP}"));
+        let known = async { api.get_opt(PENDING_MAP).await.map_err(|error| failed(&about, &error)) };
+        let data = self.wait(&about, known)?.and_then(|map| map.data).unwrap_or_default();
+        let held = data.values().filter_map(|json| PendingRecord::parse(json.as_bytes()).ok());
+        Ok(held.map(|held| held.ek_sha256).collect())
     }
 
     /// See [`latchkey_cluster_store::Turn::try_writing`]: an annotation that nobody reads.

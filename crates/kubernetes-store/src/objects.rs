@@ -152,6 +152,7 @@ fn node_definition() -> Value {
             column("Role", "string", ".spec.role"),
             column("Image", "string", ".status.image"),
             column("Version", "string", ".status.version"),
+            column("Agent", "string", ".status.agentVersion"),
             column("Epoch", "integer", ".status.epoch"),
             column("Reported", "string", ".spec.reported.outcome.kind"),
             column("Report", "date", ".status.lastReport"),
@@ -217,6 +218,7 @@ fn status_schema() -> Value {
         "properties": {
             "image": { "type": "string", "maxLength": 256 },
             "version": { "type": "string", "maxLength": 64 },
+            "agentVersion": { "type": "string", "maxLength": 64 },
             "epoch": { "type": "integer", "minimum": 0 },
             "lastAttestation": { "type": "string", "format": "date-time" },
             "lastReport": { "type": "string", "format": "date-time" },

@@ -38,6 +38,10 @@ impl RecordStore for KubernetesStore {
         self.shared().problem()
     }
 
+    fn held(&self) -> Option<Vec<EkDigest>> {
+        self.held_now().inspect_err(|error| tracing::warn!(%error, "Machines that wait could not be counted")).ok()
+    }
+
     fn show_status(&self, ek: EkDigest, status: NodeStatus) {
         self.shared().statuses.show(ek, status);
     }

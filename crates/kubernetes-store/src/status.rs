@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PER_SECOND: u32 = 20;
 /// Machines whose status waits, and of which it is remembered what theirs says.
 const MOST: usize = 8192;
-/// Seconds that the last attestation may be later than the status says.
+/// Seconds that the last attestation and report may be later than the status says.
 const BEHIND: u64 = 300;
 
 /// What is to be written, and what was.
@@ -40,7 +40,7 @@ impl Statuses {
     /// Has this written, unless it is there already.
     pub(crate) fn show(&self, ek: EkDigest, status: NodeStatus) {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.get(&ek).is_none_or(|written| !says(written, &status)) {
+        if written.get(&ek).is_none_or(|written| !status.is_said_by(written, BEHIND)) {
             drop(written);
             self.waiting.put(ek, status, NodeStatus::followed_by);
         }
@@ -57,15 +57,6 @@ impl Statuses {
         };
         written.insert(ek, next);
     }
-}
-
-/// Whether a status that was written is as good as this one.
-fn says(written: &NodeStatus, status: &NodeStatus) -> bool {
-    let later = status.last_attestation.saturating_sub(written.last_attestation);
-    later < BEHIND
-        && (&written.image, &written.version) == (&status.image, &status.version)
-        && status.epoch.is_none_or(|epoch| written.epoch == Some(epoch))
-        && status.last_report.is_none_or(|report| written.last_report == Some(report))
 }
 
 /// Writes what waits. Never ends by itself.
@@ -99,28 +90,5 @@ async fn write(shared: &Shared, ek: &EkDigest, status: &NodeStatus) -> Result<()
         // It was removed meanwhile.
         Err(error) if is_absent(&error) => Ok(()),
         Err(error) => Err(failed(&node_called(ek), &error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(attested: u64) -> NodeStatus {
-        let (image, version) = ("plant".to_owned(), "1.2.3".to_owned());
-        NodeStatus { image, version, epoch: Some(1), last_attestation: attested, last_report: None }
-    }
-
-    #[test]
-    fn what_a_status_says_already_is_not_written_again() {
-        let statuses = Statuses::default();
-        let reported = NodeStatus { epoch: None, last_report: Some(10), ..status(10) };
-        statuses.note(EkDigest::from_hex(&"11".repeat(32)).unwrap(), status(0));
-        assert!(says(&status(0), &status(BEHIND - 1)) && !says(&status(0), &status(BEHIND)));
-        assert!(!says(&status(0), &reported));
-        // A report says nothing of the epoch, and what was known of it stays.
-        assert!(says(&status(0).followed_by(reported.clone()), &reported));
-        assert!(!says(&status(0), &NodeStatus { version: "1.2.4".to_owned(), ..status(1) }));
-        assert!(!says(&status(0), &NodeStatus { epoch: Some(2), ..status(1) }));
     }
 }

@@ -16,7 +16,7 @@ const fn key(name: &'static str, value: &'static str, without: &'static str) -> 
 }
 
 /// All of them.
-pub const KEYS: [Key; 22] = [
+pub const KEYS: [Key; 23] = [
     key(
         "latchkey.root_verity",
         "the operating system's root: `HASH,salt=HEX,blocks=N`, the root hash of its dm-verity tree (64 hex digits), the salt (up to 512 hex digits), its blocks of 4096 bytes",
@@ -82,6 +82,11 @@ pub const KEYS: [Key; 22] = [
     key("latchkey.listen_port", "where init and recovery listen, 1–65535", "`9000`"),
     key("latchkey.cluster_step", "what makes the node part of a cluster: `command`, `kubeadm`", "required"),
     key("latchkey.command", "the program of `cluster_step=command`, an absolute path", "required with `command`"),
+    key(
+        "latchkey.console_qr",
+        "whether the console shows the digest of the node's key as a QR code, too: `none`, `ascii` (37 lines of 74 columns)",
+        "`none`",
+    ),
     key("latchkey.log", "`error`, `warn`, `info`, `debug`", "`info`"),
 ];
 

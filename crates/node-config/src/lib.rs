@@ -30,8 +30,8 @@ pub use network::{
 };
 pub use root::{RootVerity, Writable};
 pub use value::{
-    AkChoice, ClusterStep, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash, StateDisk,
-    StateIntegrity,
+    AkChoice, ClusterStep, ConsoleQr, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash,
+    StateDisk, StateIntegrity,
 };
 
 /// The longest command line read. The kernel's own limit on x86 is 2048 (`COMMAND_LINE_SIZE`).
@@ -87,6 +87,8 @@ pub struct Config {
     pub listen_port: u16,
     /// `latchkey.cluster_step` with `latchkey.command`. A boot asks with [`Config::cluster_step`].
     pub cluster_step: Option<ClusterStep>,
+    /// `latchkey.console_qr`
+    pub console_qr: ConsoleQr,
     /// `latchkey.log`
     pub log: LogLevel,
 }
@@ -158,6 +160,7 @@ struct Keys {
     listen_port: Option<u16>,
     cluster_step: Option<value::ClusterStepKind>,
     command: Option<PathBuf>,
+    console_qr: Option<ConsoleQr>,
     log: Option<LogLevel>,
 }
 
@@ -185,6 +188,7 @@ impl Keys {
             "listen_port" => once(&mut self.listen_port, key, value, value::port),
             "cluster_step" => once(&mut self.cluster_step, key, value, value::ClusterStepKind::parse),
             "command" => once(&mut self.command, key, value, value::absolute_path),
+            "console_qr" => once(&mut self.console_qr, key, value, ConsoleQr::parse),
             "log" => once(&mut self.log, key, value, LogLevel::parse),
             _ => Err(ConfigError::UnknownKey { key: key.to_owned() }),
         }
@@ -225,6 +229,7 @@ impl Keys {
             role_hint: self.role_hint,
             listen_port: self.listen_port.unwrap_or(9000),
             cluster_step,
+            console_qr: self.console_qr.unwrap_or(ConsoleQr::None),
             log: self.log.unwrap_or(LogLevel::Info),
         })
     }

@@ -46,6 +46,7 @@ impl fmt::Display for Config {
             }
             None => {}
         }
+        words.add("console_qr", self.console_qr.name());
         words.add("log", self.log.name());
         f.write_str(&words.0.join(" "))
     }

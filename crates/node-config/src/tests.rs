@@ -34,7 +34,7 @@ fn every_key_is_read() {
          latchkey.network_timeout=7 latchkey.metadata=qemu latchkey.join_service=join.example:30090,[fd00::1]:1,10.0.2.2:2 \
          latchkey.join_service_key=sha256:{hash} latchkey.ek=rsa-2048 latchkey.ak=azure latchkey.role_hint=worker \
          latchkey.listen_port=9999 \
-         latchkey.cluster_step=command latchkey.command=/usr/bin/hook latchkey.log=debug -- x"
+         latchkey.cluster_step=command latchkey.command=/usr/bin/hook latchkey.console_qr=ascii latchkey.log=debug -- x"
     ));
     let address = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
     let static_network = StaticNetwork {
@@ -63,6 +63,7 @@ fn every_key_is_read() {
         role_hint: Some(RoleHint::Worker),
         listen_port: 9999,
         cluster_step: Some(ClusterStep::Command("/usr/bin/hook".into())),
+        console_qr: ConsoleQr::Ascii,
         log: LogLevel::Debug,
     };
     assert_eq!(config, expected);
@@ -224,6 +225,7 @@ fn values_out_of_form_refuse() {
         ("join_service_key", &["", "sha256:", "sha256:00", "sha512:00"]),
         ("listen_port", &["", "0", "65536", "-1"]),
         ("log", &["trace", "INFO", ""]),
+        ("console_qr", &["", "utf8", "ASCII", "ascii,none"]),
         ("ak", &["google", "auto", ""]),
         ("ek", &["p256", "auto", "ecc-p256,rsa-2048"]),
         ("metadata", &["AWS", "ec2", "openstack,aws", "cidata", "NoCloud"]),
@@ -407,9 +409,9 @@ proptest! {
     }
 
     #[test]
-    fn no_value_makes_the_reader_panic(key in 0usize..22, value in "[ -~]{0,60}|(static|partlabel|device|sha256|tmpfs):[ -~]{0,40}|[0-9a-f]{64},salt=[ -~]{0,40}") {
+    fn no_value_makes_the_reader_panic(key in 0usize..23, value in "[ -~]{0,60}|(static|partlabel|device|sha256|tmpfs):[ -~]{0,40}|[0-9a-f]{64},salt=[ -~]{0,40}") {
         let keys = ["root_verity", "root_fs", "writable", "state_integrity", "init", "state_disk", "device_timeout", "network", "interface", "network_timeout",
-            "metadata", "join_service", "join_service_key", "centre", "centre_key", "ek", "ak", "role_hint", "listen_port", "cluster_step", "command", "log"];
+            "metadata", "join_service", "join_service_key", "centre", "centre_key", "ek", "ak", "role_hint", "listen_port", "cluster_step", "command", "console_qr", "log"];
         let _ = Config::parse(format!("latchkey.{}={value}", keys[key]).as_bytes());
     }
 

@@ -115,6 +115,16 @@ string_enum! {
 }
 
 string_enum! {
+    /// Whether the console shows the digest of the node's key as a QR code, too.
+    pub enum ConsoleQr, "none or ascii" {
+        /// In digits and words alone.
+        None = "none",
+        /// And in 37 lines of 74 columns.
+        Ascii = "ascii",
+    }
+}
+
+string_enum! {
     /// Where instance metadata comes from.
     pub enum MetadataSource, "qemu, aws, gcp, azure, openstack, hetzner, nocloud, config-drive, auto or none" {
         /// QEMU's `fw_cfg`, else its SMBIOS strings.

@@ -1,20 +1,25 @@
 //! `/metrics` and `/healthz` over HTTP/1.1 on loopback, by hand: two pages need no web server.
 //!
 //! One request per connection, GET or HEAD, no body, bounded in size, time and number. No authentication: whoever can
-//! open a loopback connection may read counters, and counters name nobody. A service that keeps something answers
-//! `POST /backup` too: the copy goes where its user and root alone read it, and the answer says no more than that it is there.
+//! open a loopback connection may read counters, and counters name nobody. Other machines' monitoring comes by [`crate::guarded`]. A
+//! service that keeps something answers `POST /backup` too: the copy goes where its user and root alone read it, and the answer says no
+//! more than that it is there.
 
 use crate::process;
 use smol::future::FutureExt;
-use smol::io::{AsyncReadExt, AsyncWriteExt};
+use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use smol::net::{TcpListener, TcpStream};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// Longest request line and headers, bytes.
 const MAX_REQUEST: usize = 8 * 1024;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 1024;
 
 /// From the connection to the end of the answer.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -91,18 +96,24 @@ async fn answer(mut stream: TcpStream, admin: &dyn Admin) -> io::Result<()> {
             Some(copying) => copied(copying.await),
             None => respond(&head, admin),
         },
-        None => Response::new(431, "Request too large\n".into()),
+        None => Response::too_large(),
     };
+    send(stream, &response).await
+}
+
+/// Sends an answer, the last of its connection.
+pub(crate) async fn send(mut stream: impl AsyncWrite + Unpin, response: &Response) -> io::Result<()> {
     stream.write_all(&response.to_bytes()).await?;
     stream.close().await
 }
 
 /// Everything up to the empty line; `None` if it does not come within bounds.
-async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
-    let mut head = Vec::new();
-    let mut chunk = [0; 1024];
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    // Of one size, and wiped: it may have a token.
+    let mut head = Zeroizing::new(Vec::with_capacity(MAX_REQUEST + CHUNK));
+    let mut chunk = Zeroizing::new([0; CHUNK]);
     while head.len() < MAX_REQUEST {
-        let count = stream.read(&mut chunk).await?;
+        let count = stream.read(chunk.as_mut_slice()).await?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -131,7 +142,7 @@ fn copied(copied: Result<(), String>) -> Response {
 }
 
 /// Pure: bytes of a request in, answer out.
-fn respond(head: &[u8], admin: &dyn Admin) -> Response {
+pub(crate) fn respond(head: &[u8], admin: &dyn Admin) -> Response {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let [method, target, b"HTTP/1.1" | b"HTTP/1.0"] = *words.as_slice() else {
@@ -153,7 +164,7 @@ fn respond(head: &[u8], admin: &dyn Admin) -> Response {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Response {
+pub(crate) struct Response {
     status: u16,
     body: String,
     head_only: bool,
@@ -164,19 +175,32 @@ impl Response {
         Self { status, body, head_only: false }
     }
 
+    pub(crate) fn too_large() -> Self {
+        Self::new(431, "Request too large\n".into())
+    }
+
+    pub(crate) fn unauthorised() -> Self {
+        Self::new(401, "Show the token: Authorization: Bearer TOKEN\n".into())
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         let reason = match self.status {
             200 => "OK",
             400 => "Bad Request",
+            401 => "Unauthorized",
             404 => "Not Found",
             405 => "Method Not Allowed",
             431 => "Request Header Fields Too Large",
             _ => "Service Unavailable",
         };
-        let allow = if self.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let more = match self.status {
+            401 => "WWW-Authenticate: Bearer\r\n",
+            405 => "Allow: GET, HEAD\r\n",
+            _ => "",
+        };
         let head = format!(
             "HTTP/1.1 {} {reason}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-             Content-Length: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{allow}Connection: close\r\n\r\n",
+             Content-Length: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{more}Connection: close\r\n\r\n",
             self.status,
             self.body.len()
         );

@@ -1,5 +1,6 @@
 //! Configuration files: bounded, closed JSON.
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, Read};
@@ -50,6 +51,18 @@ pub enum ConfigFileError {
         /// What the file says.
         got: SocketAddr,
     },
+    /// Nobody is asked who he is there.
+    #[error(
+        "`admin_listen` is {got}, which is not a loopback address, and nobody is asked who he is there; use 127.0.0.1 or [::1], and \
+         for other machines the section `metrics`: an address with a certificate, and a token or an authority of clients"
+    )]
+    AdminNotLoopback {
+        /// What the file says.
+        got: SocketAddr,
+    },
+    /// The metrics would be open to the network.
+    #[error("`metrics` demands nothing of whoever asks; name `token_file`, `client_ca` or both")]
+    NoCredential,
     /// A number that would switch a protection off, or the service.
     #[error("`{field}` is {got}; it must be between {} and {}", range.0, range.1)]
     OutOfRange {
@@ -129,6 +142,56 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigFileError> {
 /// [`ConfigFileError::NotLoopback`].
 pub fn check_loopback(field: &'static str, got: SocketAddr) -> Result<(), ConfigFileError> {
     if got.ip().is_loopback() { Ok(()) } else { Err(ConfigFileError::NotLoopback { field, got }) }
+}
+
+/// `/metrics` and `/healthz` for other machines, beside `admin_listen`: over TLS 1.3, for whoever shows what is demanded.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// Address and port. Port 0 lets the kernel choose; the READY line says what it chose.
+    pub listen: SocketAddr,
+    /// PEM: the certificate that is shown, then its intermediates. All files are read anew for each connection.
+    pub certificate: PathBuf,
+    /// PEM: its private key; no access for anybody but the service's user and root.
+    pub private_key: PathBuf,
+    /// The bearer token (RFC 6750) that is demanded, 32 to 512 characters; no access for anybody but the service's user and root. This,
+    /// or `client_ca`, or both: then both are demanded.
+    pub token_file: Option<PathBuf>,
+    /// PEM: the authorities of which a client's certificate is demanded. Whoever is signed by these is let in.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl MetricsConfig {
+    /// The paths that the section names, to make them relative to the file's directory.
+    pub fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let Self { listen: _, certificate, private_key, token_file, client_ca } = self;
+        [certificate, private_key].into_iter().chain(token_file).chain(client_ca)
+    }
+}
+
+/// Checks the addresses of the admin pages: the plain one is this machine's alone, the other one demands a credential.
+///
+/// # Errors
+/// [`ConfigFileError::AdminNotLoopback`], [`ConfigFileError::NoCredential`].
+pub fn check_admin(admin: SocketAddr, metrics: Option<&MetricsConfig>) -> Result<(), ConfigFileError> {
+    if !admin.ip().is_loopback() {
+        return Err(ConfigFileError::AdminNotLoopback { got: admin });
+    }
+    match metrics {
+        Some(MetricsConfig { token_file: None, client_ca: None, .. }) => Err(ConfigFileError::NoCredential),
+        _ => Ok(()),
+    }
+}
+
+/// Where the admin pages are served, and to whom, in a phrase for `--check`.
+pub fn admin_in_words(admin: SocketAddr, metrics: Option<&MetricsConfig>) -> String {
+    let for_others = metrics.map_or_else(String::new, |MetricsConfig { listen, token_file, client_ca, .. }| {
+        let token = token_file.iter().map(|path| format!("the token in {}", path.display()));
+        let certificate = client_ca.iter().map(|path| format!("a certificate by {}", path.display()));
+        let shown: Vec<_> = token.chain(certificate).collect();
+        format!(", and on {listen} over TLS 1.3 to whoever shows {}", shown.join(" and "))
+    });
+    format!("serve /metrics and /healthz on {admin}{for_others}")
 }
 
 /// Checks a number; both ends of `range` are allowed.

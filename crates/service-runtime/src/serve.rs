@@ -1,7 +1,9 @@
 //! Listening, connections and the graceful end.
 
 use crate::admin::{self, ACCEPT_PAUSE, Admin, is_transient};
+use crate::config::MetricsConfig;
 use crate::connections::{ConnectionTable, Seat, Shown, TurnedAway};
+use crate::guarded::Guarded;
 use crate::program::{self, ProgramError};
 use crate::reload::Reloads;
 use crate::signals::{Asked, SignalStream};
@@ -25,6 +27,7 @@ const STOP_SLACK: Duration = Duration::from_secs(1);
 pub struct Bound {
     services: Vec<TcpListener>,
     admin: TcpListener,
+    metrics: Option<(TcpListener, MetricsConfig)>,
 }
 
 /// What a service does with connections.
@@ -84,11 +87,20 @@ impl Bound {
     /// # Errors
     /// Names the address that cannot be had.
     pub async fn open_all(services: &[SocketAddr], admin: SocketAddr) -> io::Result<Self> {
-        let mut bound = Self { services: Vec::new(), admin: bind(admin).await? };
+        let mut bound = Self { services: Vec::new(), admin: bind(admin).await?, metrics: None };
         for address in services {
             bound.services.push(bind(*address).await?);
         }
         Ok(bound)
+    }
+
+    /// Opens the address for other machines' monitoring, too, where there is one; see [`crate::guarded`].
+    ///
+    /// # Errors
+    /// Names the address that cannot be had.
+    pub async fn with_metrics(self, config: Option<MetricsConfig>) -> io::Result<Self> {
+        let Some(config) = config else { return Ok(self) };
+        Ok(Self { metrics: Some((bind(config.listen).await?, config)), ..self })
     }
 
     /// Where connections are taken, with the ports that the kernel chose.
@@ -107,8 +119,16 @@ impl Bound {
         self.admin.local_addr()
     }
 
-    /// Says on stdout that connections are taken: `READY listen=ADDRESS admin=ADDRESS`; several addresses have commas between
-    /// them. Supervisors and tests wait for this line; it has the ports that the kernel chose.
+    /// Where other machines find the metrics, if they do.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn metrics_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.metrics.as_ref().map(|(listener, _)| listener.local_addr()).transpose()
+    }
+
+    /// Says on stdout that connections are taken: `READY listen=ADDRESS admin=ADDRESS`, and ` metrics=ADDRESS` where there is that;
+    /// several addresses have commas between them. Supervisors and tests wait for this line; it has the ports that the kernel chose.
     ///
     /// # Errors
     /// When stdout is closed.
@@ -116,8 +136,25 @@ impl Bound {
         let listen = self.addresses().map_err(ProgramError::running)?;
         let listen = listen.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
         let admin = self.admin_address().map_err(ProgramError::running)?;
-        tracing::info!(address = %listen, %admin, version = env!("CARGO_PKG_VERSION"), "Serving");
-        program::print(&format!("READY listen={listen} admin={admin}\n"))
+        let metrics = self.metrics_address().map_err(ProgramError::running)?;
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(address = %listen, %admin, metrics = metrics.map(tracing::field::display), version, "Serving");
+        let metrics = metrics.map_or_else(String::new, |address| format!(" metrics={address}"));
+        program::print(&format!("READY listen={listen} admin={admin}{metrics}\n"))
+    }
+
+    /// Answers the admin pages alone, until dropped.
+    ///
+    /// # Errors
+    /// When a listener fails for good.
+    pub async fn answer(self, pages: Arc<dyn Admin>) -> io::Result<()> {
+        let executor = Arc::new(Executor::new());
+        // Nobody asks for a stop, and nobody waits for the end of what is answered.
+        let (_stopping, stopped) = smol::channel::bounded::<Infallible>(1);
+        let (alive, _gone) = smol::channel::bounded::<Infallible>(1);
+        let others = self.metrics.map(|(listener, config)| (listener, Guarded::new(config, Arc::clone(&pages))));
+        let telling_others = tell_others(others, &executor, Stop(stopped), alive);
+        executor.run(admin::serve(self.admin, pages).or(telling_others)).await
     }
 
     /// Serves until asked to stop, then finishes running calls.
@@ -136,6 +173,8 @@ impl Bound {
         // Closing the first channel tells connections to end; the second closes when all of them have.
         let (stopping, stopped) = smol::channel::bounded::<Infallible>(1);
         let (alive, gone) = smol::channel::bounded::<Infallible>(1);
+        let others = self.metrics.map(|(listener, config)| (listener, Guarded::new(config, Arc::clone(&pages))));
+        let telling_others = tell_others(others, &executor, Stop(stopped.clone()), alive.clone());
         let accepting = accept_all(&self.services, &executor, connections, &table, Stop(stopped), alive);
         let serving = async {
             let answering = admin::serve(self.admin, pages);
@@ -146,7 +185,7 @@ impl Bound {
                 }
                 Ok(())
             };
-            stop_asked.or(accepting).or(answering).or(reloading).await?;
+            stop_asked.or(accepting).or(answering).or(telling_others).or(reloading).await?;
             tracing::info!("Stopping");
             drop(stopping);
             let all_gone = async {
@@ -160,6 +199,17 @@ impl Bound {
         };
         executor.run(serving).await
     }
+}
+
+/// Answers where other machines find the metrics, if they do.
+async fn tell_others(
+    others: Option<(TcpListener, Guarded)>,
+    executor: &Arc<Executor<'static>>,
+    stop: Stop,
+    alive: Sender<Infallible>,
+) -> io::Result<()> {
+    let Some((listener, guarded)) = others else { return pending().await };
+    accept(&listener, executor, Arc::new(guarded), &Guarded::table(), stop, alive).await
 }
 
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {

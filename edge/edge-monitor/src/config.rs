@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace};
 use latchkey_factory_plus::Realm;
 use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
+use latchkey_service_runtime::pages::PagesConfig;
 use serde::Deserialize;
 
 use crate::broker::Broker;
@@ -30,6 +31,8 @@ pub struct Config {
     /// The way to the broker; none asks the centre's directory, and believes the centre's authority.
     #[serde(default)]
     pub broker: BrokerSection,
+    /// Where its own `/metrics` and `/healthz` are; without it nowhere.
+    pub pages: Option<PagesConfig>,
 }
 
 /// The way to the broker.
@@ -53,12 +56,13 @@ impl ConfigFile for Config {
     }
 
     fn check(&self) -> Result<(), ConfigFileError> {
-        Ok(())
+        self.pages.as_ref().map_or(Ok(()), PagesConfig::check)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
-        let Self { centre, account, kubernetes, broker, .. } = self;
+        let Self { centre, account, kubernetes, broker, pages, .. } = self;
         let named = centre.paths().chain([&mut account.password_file]).chain(&mut broker.authority);
+        let named = named.chain(pages.iter_mut().flat_map(PagesConfig::paths));
         named.chain(kubernetes.as_mut().map(|kubernetes| &mut kubernetes.kubeconfig)).collect()
     }
 }

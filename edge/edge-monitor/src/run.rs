@@ -4,11 +4,14 @@ use latchkey_service_runtime::config::ConfigFile as _;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use latchkey_edge_service::{RUNNING, connect};
 use latchkey_service_runtime::binary::Binary;
+use latchkey_service_runtime::pages::{Pages, PagesConfig, VersionPage};
 use latchkey_service_runtime::program::{ProgramError, print};
 use latchkey_service_runtime::signals::{Asked, SignalStream};
+use smol::future::FutureExt as _;
 
 use crate::broker::Broker;
 use crate::config::Config;
@@ -29,6 +32,7 @@ const PROGRAM: Binary<Prepared> = Binary {
 struct Prepared {
     monitor: Monitor<ConfigMapStore>,
     namespace: String,
+    pages: Option<PagesConfig>,
 }
 
 /// Runs the program. `arguments` begin with the program's name.
@@ -48,11 +52,11 @@ fn load(file: &Path) -> Result<Prepared, ProgramError> {
     }
     let numbers = Numbers::new(ConfigMapStore::new(connection, namespace.clone()));
     let monitor = Monitor { client, account: config.account, cluster: config.cluster.uuid, broker, numbers };
-    Ok(Prepared { monitor, namespace })
+    Ok(Prepared { monitor, namespace, pages: config.pages })
 }
 
 fn describe(prepared: &Prepared) -> String {
-    let Prepared { monitor, namespace } = prepared;
+    let Prepared { monitor, namespace, pages: _ } = prepared;
     let broker = match &monitor.broker {
         Broker { url: Some(url), .. } => format!("at {url}"),
         Broker { url: None, .. } => "that the centre's directory names".to_owned(),
@@ -65,9 +69,13 @@ fn describe(prepared: &Prepared) -> String {
 
 /// Serves until SIGTERM or SIGINT, and then takes leave of the broker.
 fn serve(prepared: Prepared) -> Result<(), ProgramError> {
-    let mut signals = SignalStream::catch()?;
-    print("READY latchkey-edge-monitor\n")?;
+    let (mut signals, pages) = (SignalStream::catch()?, Pages::open(prepared.pages)?);
+    print(&format!("READY latchkey-edge-monitor{}\n", pages.in_ready_line()?))?;
     let stop = async { while signals.next().await != Asked::Stop {} };
-    smol::block_on(prepared.monitor.run(stop));
-    Ok(())
+    let working = async {
+        prepared.monitor.run(stop).await;
+        Ok(())
+    };
+    let telling = pages.answer(Arc::new(VersionPage("latchkey_edge_monitor_")));
+    smol::block_on(working.or(telling)).map_err(ProgramError::running)
 }

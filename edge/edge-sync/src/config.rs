@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, KubernetesSection, Namespace};
 use latchkey_factory_plus::Realm;
 use latchkey_service_runtime::config::{ConfigFile, ConfigFileError};
+use latchkey_service_runtime::pages::PagesConfig;
 use serde::Deserialize;
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
@@ -26,6 +27,8 @@ pub struct Config {
     pub kubernetes: Option<KubernetesSection>,
     /// Where the sealed-secrets controller is.
     pub sealed_secrets: Option<SealedSecrets>,
+    /// Where its own `/metrics` and `/healthz` are; without it nowhere.
+    pub pages: Option<PagesConfig>,
 }
 
 /// Where the sealed-secrets controller is.
@@ -47,12 +50,13 @@ impl ConfigFile for Config {
     }
 
     fn check(&self) -> Result<(), ConfigFileError> {
-        Ok(())
+        self.pages.as_ref().map_or(Ok(()), PagesConfig::check)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         let kubeconfig = self.kubernetes.as_mut().map(|section| &mut section.kubeconfig);
-        self.centre.paths().chain([&mut self.account.password_file]).chain(kubeconfig).collect()
+        let pages = self.pages.iter_mut().flat_map(PagesConfig::paths);
+        self.centre.paths().chain([&mut self.account.password_file]).chain(kubeconfig).chain(pages).collect()
     }
 }
 

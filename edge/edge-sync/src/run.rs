@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use latchkey_edge_service::{RUNNING, connect, work};
 use latchkey_factory_plus_client::Client;
 use latchkey_service_runtime::binary::Binary;
+use latchkey_service_runtime::pages::VersionPage;
 use latchkey_service_runtime::program::ProgramError;
 
 use crate::config::Config;
@@ -58,7 +59,7 @@ fn describe(Prepared { config, .. }: &Prepared) -> String {
 fn serve(Prepared { config, client }: Prepared) -> Result<(), ProgramError> {
     let connection = connect(config.kubernetes.as_ref()).map_err(ProgramError::unusable)?;
     let sync = EdgeSync::new(connection, &client, site(&config), config.keys_namespace());
-    work(PROGRAM.name, sync.run())
+    work(PROGRAM.name, (config.pages, VersionPage("latchkey_edge_sync_")), sync.run())
 }
 
 fn site(config: &Config) -> Site {

@@ -6,6 +6,7 @@ use latchkey_edge_service::{AccountSection, CentreSection, ClusterSection, Kuber
 use latchkey_factory_plus::{Realm, Upn};
 use latchkey_factory_plus_client::{BaseUrl, Insecure, Trust, TrustError};
 use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_range};
+use latchkey_service_runtime::pages::PagesConfig;
 use serde::Deserialize;
 
 use crate::names::Names;
@@ -41,6 +42,8 @@ pub struct Config {
     pub principal: Option<Upn>,
     /// Who this operator is at the centre, for `run`; none sees to no accounts.
     pub account: Option<AccountSection>,
+    /// Where its own `/metrics` and `/healthz` are, for `run`; without it nowhere.
+    pub pages: Option<PagesConfig>,
 }
 
 /// A bootstrap link.
@@ -99,14 +102,15 @@ impl ConfigFile for Config {
         if let Some(redeem) = &self.redeem {
             check_range("redeem.patience_seconds", redeem.patience_seconds, (10, 3600))?;
         }
-        Ok(())
+        Ok(self.pages.as_ref().map_or(Ok(()), PagesConfig::check)?)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
-        let Self { centre, kubernetes, krb5_config, kerberos_helper, redeem, keytab, account, .. } = self;
+        let Self { centre, kubernetes, krb5_config, kerberos_helper, redeem, keytab, account, pages, .. } = self;
         let named = centre.paths().chain(krb5_config).chain(kerberos_helper).chain(keytab);
         let named = named.chain(account.as_mut().map(|account| &mut account.password_file));
         let named = named.chain(redeem.as_mut().map(|redeem| &mut redeem.token_file));
+        let named = named.chain(pages.iter_mut().flat_map(PagesConfig::paths));
         named.chain(kubernetes.as_mut().map(|kubernetes| &mut kubernetes.kubeconfig)).collect()
     }
 }

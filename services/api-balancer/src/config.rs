@@ -1,6 +1,7 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback};
+use latchkey_service_runtime::pages::PagesConfig;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ pub struct Config {
     pub authority: PathBuf,
     /// PEM: the kubelet's certificate and key. There may be none yet: then the list stays as it is.
     pub client: PathBuf,
+    /// Where its own `/metrics` and `/healthz` are; without it nowhere.
+    pub pages: Option<PagesConfig>,
 }
 
 impl ConfigFile for Config {
@@ -33,11 +36,13 @@ impl ConfigFile for Config {
     }
 
     fn check(&self) -> Result<(), ConfigFileError> {
-        check_loopback("listen", self.listen)
+        check_loopback("listen", self.listen)?;
+        self.pages.as_ref().map_or(Ok(()), PagesConfig::check)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
-        vec![&mut self.api_servers, &mut self.authority, &mut self.client]
+        let own = [&mut self.api_servers, &mut self.authority, &mut self.client];
+        own.into_iter().chain(self.pages.iter_mut().flat_map(PagesConfig::paths)).collect()
     }
 }
 

@@ -21,6 +21,20 @@ pub enum Health {
     Down,
 }
 
+impl Health {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ready, Self::Unknown, Self::Down];
+
+    /// The label in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Unknown => "unknown",
+            Self::Down => "down",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Target {
     address: SocketAddr,
@@ -81,6 +95,11 @@ impl Table {
         // Stable: the turn stays within each class.
         targets.sort_by_key(|target| target.health);
         targets.into_iter().map(|target| target.address).collect()
+    }
+
+    /// How many targets are so.
+    pub fn count(&self, health: Health) -> usize {
+        self.targets.iter().filter(|target| target.health == health).count()
     }
 
     /// How a target is.

@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::serve::{Balancer, Pace};
 use crate::targets::Targets;
 use latchkey_service_runtime::config::ConfigFile as _;
+use latchkey_service_runtime::pages::Pages;
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use latchkey_service_runtime::signals::{Asked, SignalStream};
 use smol::future::FutureExt as _;
@@ -60,11 +61,19 @@ fn check(file: &Path) -> Result<(), ProgramError> {
 fn serve(file: &Path) -> Result<(), ProgramError> {
     let config = Config::load(file).map_err(ProgramError::unusable)?;
     let mut signals = SignalStream::catch()?;
+    let pages = Pages::open(config.pages.clone())?;
     smol::block_on(async {
         let balancer = Balancer::bind(config, Pace::default()).await?;
-        print(&format!("READY listen={}\n", balancer.address()?))?;
-        let stopped = async { while signals.next().await != Asked::Stop {} };
-        balancer.serve().or(stopped).await;
-        Ok(())
+        print(&format!("READY listen={}{}\n", balancer.address()?, pages.in_ready_line()?))?;
+        let telling = pages.answer(balancer.page());
+        let stopped = async {
+            while signals.next().await != Asked::Stop {}
+            Ok(())
+        };
+        let serving = async {
+            balancer.serve().await;
+            Ok(())
+        };
+        serving.or(telling).or(stopped).await.map_err(ProgramError::running)
     })
 }

@@ -5,6 +5,8 @@ use crate::health::{Health, Table};
 use crate::probe;
 use crate::relay::relay;
 use crate::targets::Targets;
+use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::page::Page;
 use latchkey_service_runtime::program::ProgramError;
 use smol::channel::{Receiver, Sender};
 use smol::future::FutureExt as _;
@@ -76,11 +78,35 @@ impl Balancer {
         self.listener.local_addr().map_err(ProgramError::running)
     }
 
+    /// What it tells of itself.
+    pub fn page(&self) -> Arc<dyn Admin> {
+        Arc::clone(&self.shared) as _
+    }
+
     /// Serves; ends never.
     pub async fn serve(self) {
         let Self { shared, listener, pace } = self;
         let probing = Arc::clone(&shared).probe_on(pace);
         shared.accept_on(&listener).or(probing).await;
+    }
+}
+
+impl Admin for Shared {
+    fn metrics(&self) -> String {
+        let mut page = Page::new("latchkey_api_balancer_");
+        page.family("targets", "gauge", "API servers on the list, by what their last probes said");
+        for health in Health::ALL {
+            page.line("targets", &format!("{{health=\"{}\"}}", health.name()), self.table().count(health));
+        }
+        page.into_text()
+    }
+
+    fn health(&self) -> Result<Vec<String>, String> {
+        if self.table().count(Health::Ready) > 0 {
+            Ok(Vec::new())
+        } else {
+            Err("no API server says that it is ready".to_owned())
+        }
     }
 }
 

@@ -102,7 +102,7 @@ fn config(files: &Path, targets: &[SocketAddr]) -> Config {
     let api_servers = files.join("api-servers.json");
     Targets::new(targets.iter().copied()).unwrap().write(&api_servers).unwrap();
     let (authority, client) = (files.join("ca.crt"), files.join("client.pem"));
-    Config { schema: 1, listen: LOOPBACK, api_servers, authority, client }
+    Config { schema: 1, listen: LOOPBACK, api_servers, authority, client, pages: None }
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn the_program_says_where_it_listens_and_ends_when_asked() {
     let files = tempfile::tempdir().unwrap();
     config(files.path(), &["192.0.2.1:6443".parse().unwrap()]);
     let file = files.path().join("config.json");
-    let text = include_str!("../api-balancer.example.json").replace("7445", "0");
+    let text = include_str!("../api-balancer.example.json").replace("7445", "0").replace("7446", "0");
     let text = text.replace("/etc/kubernetes/latchkey/api-servers.json", "api-servers.json");
     fs::write(&file, text).unwrap();
     let program = || {
@@ -351,6 +351,15 @@ fn the_program_says_where_it_listens_and_ends_when_asked() {
     let mut running = latchkey_test_support::spawn(program()).unwrap();
     let ready = Lines::of(running.stdout.take().unwrap()).next("READY").unwrap();
     assert!(ready.starts_with("READY listen=127.0.0.1:"), "{ready}");
+    let (_, admin) = ready.split_once(" admin=").unwrap();
+    let mut page = TcpStream::connect(admin).unwrap();
+    write!(page, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let page = String::from_utf8(latchkey_test_support::drained(&mut page)).unwrap();
+    let version = concat!("latchkey_api_balancer_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1");
+    for line in ["latchkey_api_balancer_targets{health=\"ready\"} 0", version] {
+        assert!(page.lines().any(|found| found == line), "{line} in {page}");
+    }
+    assert!(page.contains("\nprocess_start_time_seconds "), "{page}");
     kill_process(Pid::from_child(&running), Signal::TERM).unwrap();
     assert!(wait("the balancer", &mut running).success());
     assert!(output(program().arg("--check")).unwrap().status.success());

@@ -1,7 +1,7 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use latchkey_attesting_service::Limits;
-use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback, check_range};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, MetricsConfig, check_admin, check_range};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,6 +21,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address and port of `/metrics` and `/healthz`, plain HTTP; a loopback address.
     pub admin_listen: SocketAddr,
+    /// The same pages for other machines, over TLS and for whoever shows a token or a certificate. Without it there are none.
+    pub metrics: Option<MetricsConfig>,
     /// The cluster's directory; see the crate `latchkey-cluster-store`. This, or `store`, and never both.
     pub cluster_directory: Option<PathBuf>,
     /// Another place for what a cluster directory holds.
@@ -126,7 +128,7 @@ impl ConfigFile for Config {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        check_loopback("admin_listen", self.admin_listen)?;
+        check_admin(self.admin_listen, self.metrics.as_ref())?;
         self.limits.check()?;
         if let Some(StoreConfig::Kubernetes(config)) = &self.store {
             check_range("store.kubernetes.unheard_seconds", config.unheard_seconds, (15, 3600))?;
@@ -151,6 +153,7 @@ impl ConfigFile for Config {
         paths.extend(&mut self.control_plane_files);
         paths.extend(&mut self.service_files);
         paths.extend(&mut self.collateral);
+        paths.extend(self.metrics.iter_mut().flat_map(MetricsConfig::paths));
         paths
     }
 }

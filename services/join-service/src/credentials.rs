@@ -11,7 +11,8 @@ use latchkey_attesting_service::{Limits, identity};
 use latchkey_channel::PinnedKeyAttester;
 use latchkey_cluster_store::{ClusterFile, ClusterMaterial};
 use latchkey_keys::{KeyError, MasterSecret};
-use latchkey_service_runtime::config::ConfigFile as _;
+use latchkey_service_runtime::config::{ConfigFile as _, MetricsConfig};
+use latchkey_service_runtime::guarded;
 use latchkey_service_runtime::program::ProgramError;
 use latchkey_service_runtime::reload::Reload;
 use std::net::SocketAddr;
@@ -44,6 +45,7 @@ impl Secrets {
 /// Reads and checks the configuration, and what it names outside the cluster directory.
 pub(crate) fn load(file: &Path) -> Result<(Config, Secrets), ProgramError> {
     let config = Config::load(file).map_err(ProgramError::unusable)?;
+    guarded::check(config.metrics.as_ref()).map_err(ProgramError::unusable)?;
     let identity = identity::load(&config.identity_key).map_err(ProgramError::unusable)?;
     let keys = match (&config.key_service, &config.master_secret_file) {
         (Some(service), _) => KeySource::remote(service).map_err(ProgramError::unusable)?,
@@ -93,6 +95,7 @@ impl From<Secrets> for InForce {
 struct Fixed {
     listen: SocketAddr,
     admin_listen: SocketAddr,
+    metrics: Option<MetricsConfig>,
     cluster_directory: Option<PathBuf>,
     store: Option<StoreConfig>,
     limits: Limits,
@@ -100,8 +103,8 @@ struct Fixed {
 
 impl Fixed {
     fn of(config: Config) -> Self {
-        let Config { listen, admin_listen, cluster_directory, store, limits, .. } = config;
-        Self { listen, admin_listen, cluster_directory, store, limits }
+        let Config { listen, admin_listen, metrics, cluster_directory, store, limits, .. } = config;
+        Self { listen, admin_listen, metrics, cluster_directory, store, limits }
     }
 }
 
@@ -142,7 +145,7 @@ impl Reload for Credentials {
         secrets.check(&config, cluster.as_deref()).map_err(|failure| failure.to_string())?;
         if Fixed::of(config) != self.fixed {
             return Err(
-                "`listen`, `admin_listen`, `cluster_directory`, `store` and `limits` change only with a restart"
+                "`listen`, `admin_listen`, `metrics`, `cluster_directory`, `store` and `limits` change only with a restart"
                     .to_owned(),
             );
         }

@@ -197,10 +197,12 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     }
     page.family("denied", "gauge", "TPMs that are shut out");
     page.line("denied", "", gauges.denied);
-    if let Some(held) = gauges.held {
-        page.family("held", "gauge", "Machines that wait for the operator: see `latchkey node list`");
-        page.line("held", "", held);
-    }
+    page.family(
+        "held",
+        "gauge",
+        "Machines that wait for the operator, see `latchkey node list`; NaN if that is not known",
+    );
+    page.line("held", "", gauges.held.map_or_else(|| f64::NAN.to_string(), |held| held.to_string()));
     page.family("records_usable", "gauge", "Whether records can be read and written");
     page.line("records_usable", "", u8::from(gauges.records_usable));
     page.family(

@@ -48,7 +48,7 @@ impl Admin for Pages {
             let files = state.damage().iter().take(MOST_NAMED).map(|record| record.file.clone()).collect();
             (state.len(), state.is_leased(now), state.firmware_changed().count(), (files, state.damage().len()))
         });
-        let snapshot = self.current.snapshot();
+        let (snapshot, held) = (self.current.snapshot(), self.store.held());
         let mut page = self.metrics.render(&Gauges {
             nodes,
             leased,
@@ -59,7 +59,7 @@ impl Admin for Pages {
             unheard: self.denials.age(),
             released_unheard: self.denials.released_unheard(),
             denied: snapshot.denials.iter().count(),
-            held: self.store.held(),
+            held: held.map(|held| held.iter().filter(|ek| !snapshot.denials.has(ek)).count()),
             initialised: snapshot.own.cluster.is_some(),
             followed: self.current.followed(),
             behind: self.current.behind(),

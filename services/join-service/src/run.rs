@@ -9,7 +9,7 @@ use crate::server::{self, Prepared};
 use latchkey_attesting_service::{NO_COLLATERAL, identity};
 use latchkey_channel::PinnedKeyAttester;
 use latchkey_cluster_store::{ClusterFile, RoleRule};
-use latchkey_service_runtime::config::ConfigFile as _;
+use latchkey_service_runtime::config::{ConfigFile as _, admin_in_words};
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -105,7 +105,7 @@ fn describe(config: &Config, prepared: &Prepared) -> Result<String, ProgramError
         let _ = writeln!(text, "- {arguments}");
     };
     line(format_args!("meet nodes on {} with the key sha256:{}", config.listen, prepared.secrets.identity.hash()));
-    line(format_args!("serve /metrics and /healthz on {}", config.admin_listen));
+    line(format_args!("{}", admin_in_words(config.admin_listen, config.metrics.as_ref())));
     match config.place() {
         Ok(ClusterPlace::Directory(path)) => line(format_args!("keep the cluster in {}", path.display())),
         Ok(ClusterPlace::Kubernetes(api)) => {

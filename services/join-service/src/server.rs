@@ -95,6 +95,7 @@ struct Shared {
 pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), ProgramError> {
     let Opened { secrets, back_end, current, store } = opened;
     let (listen, admin_listen, limits) = (config.listen, config.admin_listen, config.limits);
+    let others = config.metrics.clone();
     program::allow_open_files(limits.connections)?;
     let signals = SignalStream::catch()?;
     let (metrics, last_key_error) = (Arc::new(Metrics::new()), Arc::new(LastKeyError::default()));
@@ -139,6 +140,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     let carrier = Carrier { table, signals, reloads, threads: limits.thread_count(), grace };
     smol::block_on(async {
         let bound = Bound::open(listen, admin_listen).await.map_err(ProgramError::running)?;
+        let bound = bound.with_metrics(others).await.map_err(ProgramError::running)?;
         // Dropped, and so ended, with this function.
         let _following = smol::spawn(watch::follow_configuration(current, back_end.clone(), looks.clone()));
         let _telling = back_end.api_server().cloned().map(|api| smol::spawn(api_certificate::tell(api)));

@@ -344,7 +344,7 @@ impl JoinService {
         &self,
         method: Method,
         node: &Node,
-        disk: &str,
+        (disk, agent_version): (&str, &str),
         outcome: Result<Option<&Grant>, Refusal>,
     ) -> Result<(), Status> {
         let request_id = self.ids.next();
@@ -359,7 +359,7 @@ impl JoinService {
         let processor = admission.processor().map_or_else(|| "-".to_owned(), ToString::to_string);
         match outcome {
             Ok(grant) => {
-                self.show(node, method, grant);
+                self.show(node, method, grant, agent_version);
                 let name = grant.map_or("-", |grant| grant.name.as_str());
                 let node_role = grant.map_or("-", |grant| grant.role.name());
                 let epoch = grant.map_or(0, |grant| grant.epoch);
@@ -391,11 +391,12 @@ impl JoinService {
 
 impl JoinService {
     /// What the machine proved, and what became of it, for people: after the decision, which does not wait for it.
-    fn show(&self, node: &Node, method: Method, grant: Option<&Grant>) {
+    fn show(&self, node: &Node, method: Method, grant: Option<&Grant>, agent_version: &str) {
         let (image, now) = (node.admission.image(), self.store.now().unix);
         let status = NodeStatus {
             image: image.name.as_str().to_owned(),
             version: image.version.to_string(),
+            agent_version: NodeStatus::agent_version(agent_version),
             epoch: grant.map(|grant| grant.epoch),
             last_attestation: now,
             last_report: (method == Method::Report).then_some(now),
@@ -412,7 +413,7 @@ impl Join<Node> for JoinService {
         let (node, message) = (&*request.context, &request.message);
         let outcome = self.join(node, message).await;
         let line = outcome.as_ref().map(|(grant, _)| Some(grant)).map_err(|refusal| *refusal);
-        self.decided(Method::Join, node, &message.disk_uuid, line)?;
+        self.decided(Method::Join, node, (&message.disk_uuid, &message.agent_version), line)?;
         outcome.map(|(_, ticket)| ticket).map_err(|refusal| refusal.status("-"))
     }
 
@@ -420,14 +421,15 @@ impl Join<Node> for JoinService {
         let (node, message) = (&*request.context, &request.message);
         let outcome = self.rejoin(node, message).await;
         let line = outcome.as_ref().map(|(grant, _)| Some(grant)).map_err(|refusal| *refusal);
-        self.decided(Method::Rejoin, node, &message.disk_uuid, line)?;
+        self.decided(Method::Rejoin, node, (&message.disk_uuid, &message.agent_version), line)?;
         outcome.map(|(_, ticket)| ticket).map_err(|refusal| refusal.status("-"))
     }
 
     async fn report(&self, request: Request<Node, ReportRequest>) -> Result<ReportResponse, Status> {
         let (node, message) = (&*request.context, &request.message);
         let outcome = self.report_of(node, message).await;
-        self.decided(Method::Report, node, &message.disk_uuid, outcome.map(|()| None))?;
+        let said = (message.disk_uuid.as_str(), message.agent_version.as_str());
+        self.decided(Method::Report, node, said, outcome.map(|()| None))?;
         Ok(ReportResponse {})
     }
 }

@@ -1,10 +1,11 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use latchkey_connection_limits::Rate;
-use latchkey_keys::KeyClass;
-use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, check_loopback, check_range};
+use latchkey_keys::{ClusterId, KeyClass};
+use latchkey_service_runtime::config::{ConfigFile, ConfigFileError, MetricsConfig, check_admin, check_range};
 use latchkey_service_runtime::connections::ConnectionLimits;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,8 +24,13 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address and port of `/metrics` and `/healthz`, plain HTTP; a loopback address.
     pub admin_listen: SocketAddr,
+    /// The same pages for other machines, over TLS and for whoever shows a token or a certificate. Without it there are none.
+    pub metrics: Option<MetricsConfig>,
     /// The master secret's file; see [`latchkey_keys::MasterSecret`] for format and required permissions.
     pub master_secret: PathBuf,
+    /// The cluster that the master secret has to be of. Without it nothing says so until a cluster's join service asks: name it as soon
+    /// as `latchkey init` has made the cluster.
+    pub cluster: Option<ClusterConfig>,
     /// Files of mutual TLS.
     pub tls: TlsFiles,
     /// Who may ask for what. Empty: nobody for anything.
@@ -32,6 +38,25 @@ pub struct Config {
     /// Bounds on what peers can take; each has a default.
     #[serde(default)]
     pub limits: Limits,
+}
+
+/// What is public of a cluster: fields of its `cluster.json`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterConfig {
+    /// 64 hexadecimal digits.
+    pub cluster_id: ClusterId,
+    /// 64 hexadecimal digits.
+    #[serde(deserialize_with = "hex_32")]
+    pub measurement_salt: [u8; 32],
+    /// The version of the master secret that the cluster was begun with.
+    pub key_version: u32,
+}
+
+fn hex_32<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    let (text, mut bytes) = (String::deserialize(deserializer)?, [0; 32]);
+    hex::decode_to_slice(&text, &mut bytes).map_err(|_| D::Error::custom("not 64 hexadecimal digits"))?;
+    Ok(bytes)
 }
 
 /// PEM files.
@@ -157,7 +182,7 @@ impl ConfigFile for Config {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        check_loopback("admin_listen", self.admin_listen)?;
+        check_admin(self.admin_listen, self.metrics.as_ref())?;
         self.limits.check()?;
         let mut names = BTreeSet::new();
         for rule in &self.callers {
@@ -172,7 +197,8 @@ impl ConfigFile for Config {
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         let TlsFiles { certificate, private_key, client_ca } = &mut self.tls;
-        vec![&mut self.master_secret, certificate, private_key, client_ca]
+        let own = [&mut self.master_secret, certificate, private_key, client_ca];
+        own.into_iter().chain(self.metrics.iter_mut().flat_map(MetricsConfig::paths)).collect()
     }
 }
 

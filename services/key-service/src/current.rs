@@ -1,12 +1,13 @@
 //! What was read from files and counts now; and how it changes when the operator asks.
 
 use crate::callers::Caller;
-use crate::config::{CallerRule, Config};
+use crate::config::{CallerRule, ClusterConfig, Config};
 use crate::decision::{Asked, Decision, Gate};
 use crate::tls;
 use futures_rustls::TlsAcceptor;
 use latchkey_keys::MasterSecret;
-use latchkey_service_runtime::config::ConfigFile as _;
+use latchkey_service_runtime::config::{ConfigFile as _, MetricsConfig};
+use latchkey_service_runtime::guarded;
 use latchkey_service_runtime::program::ProgramError;
 use latchkey_service_runtime::reload::Reload;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,14 @@ impl Prepared {
         let config = Config::load(file).map_err(ProgramError::unusable)?;
         let master = MasterSecret::load(&config.master_secret)
             .map_err(|error| ProgramError::unusable(format!("{error}; {}", error.code().remedy())))?;
+        if let Some(ClusterConfig { cluster_id, measurement_salt, key_version }) = &config.cluster {
+            cluster_id.prove(&master, *key_version, measurement_salt).map_err(|error| {
+                let file = config.master_secret.display();
+                ProgramError::unusable(format!("{file}: {error}; {}", error.code().remedy()))
+            })?;
+        }
         let acceptor = tls::acceptor(&config.tls).map_err(ProgramError::unusable)?;
+        guarded::check(config.metrics.as_ref()).map_err(ProgramError::unusable)?;
         Ok(Self { config, master, acceptor })
     }
 }
@@ -62,6 +70,7 @@ pub(crate) struct Current {
 struct Fixed {
     listen: std::net::SocketAddr,
     admin_listen: std::net::SocketAddr,
+    metrics: Option<MetricsConfig>,
     limits: crate::config::Limits,
 }
 
@@ -81,7 +90,8 @@ impl Current {
 }
 
 fn parts(Prepared { config, master, acceptor }: Prepared) -> (Fixed, (TlsAcceptor, Arc<Rules>)) {
-    let fixed = Fixed { listen: config.listen, admin_listen: config.admin_listen, limits: config.limits };
+    let (metrics, limits) = (config.metrics, config.limits);
+    let fixed = Fixed { listen: config.listen, admin_listen: config.admin_listen, metrics, limits };
     let gate = Mutex::new(Gate::new(master, &config.callers));
     (fixed, (acceptor, Arc::new(Rules { callers: config.callers, gate })))
 }
@@ -91,7 +101,7 @@ impl Reload for Current {
     fn reload(&self) -> Result<(), String> {
         let (fixed, next) = parts(Prepared::load(&self.file).map_err(|failure| failure.to_string())?);
         if fixed != self.fixed {
-            return Err("`listen`, `admin_listen` and `limits` change only with a restart".to_owned());
+            return Err("`listen`, `admin_listen`, `metrics` and `limits` change only with a restart".to_owned());
         }
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())

@@ -3,6 +3,7 @@
 use crate::config::CallerRule;
 use crate::current::Prepared;
 use crate::server;
+use latchkey_service_runtime::config::admin_in_words;
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -53,14 +54,22 @@ fn describe(Prepared { config, master, .. }: &Prepared) -> String {
     let mut text = format!(
         "The configuration is good. The service would\n\
          - serve keys on {}, over TLS 1.3, to clients with a certificate by {}\n\
-         - serve /metrics and /healthz on {}\n\
+         - {}\n\
          - derive from version {} of the master secret ({} held)\n",
         config.listen,
         config.tls.client_ca.display(),
-        config.admin_listen,
+        admin_in_words(config.admin_listen, config.metrics.as_ref()),
         master.current(),
         versions.join(", "),
     );
+    let of = match &config.cluster {
+        Some(cluster) => format!("- give those of the cluster {}, whose master secret it is\n", cluster.cluster_id),
+        None => {
+            "- give them whichever cluster the master secret is of: `cluster` is not named, so that was not looked at\n"
+                .to_owned()
+        }
+    };
+    text.push_str(&of);
     for rule in &config.callers {
         text.push_str(&describe_rule(rule));
     }

@@ -47,6 +47,7 @@ struct Shared {
 /// a signal says reload.
 pub(crate) fn serve(file: &Path, prepared: Prepared) -> Result<(), ProgramError> {
     let (listen, admin_listen, limits) = (prepared.config.listen, prepared.config.admin_listen, prepared.config.limits);
+    let others = prepared.config.metrics.clone();
     program::allow_open_files(limits.connections)?;
     let signals = SignalStream::catch()?;
     let metrics = Arc::new(Metrics::default());
@@ -68,6 +69,7 @@ pub(crate) fn serve(file: &Path, prepared: Prepared) -> Result<(), ProgramError>
     let carrier = Carrier { table, signals, reloads, threads: 1, grace };
     smol::block_on(async {
         let bound = Bound::open(listen, admin_listen).await.map_err(ProgramError::running)?;
+        let bound = bound.with_metrics(others).await.map_err(ProgramError::running)?;
         bound.say_ready()?;
         bound.serve(shared, Arc::new(pages), carrier).await.map_err(ProgramError::running)
     })

@@ -42,7 +42,8 @@ impl Worker {
         let authority = files.path("ca.crt");
         fs::write(&authority, cluster.authority()).unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();
-        let config = Config { schema: 1, listen, api_servers: list, authority, client: files.path("none.pem") };
+        let config =
+            Config { schema: 1, listen, api_servers: list, authority, client: files.path("none.pem"), pages: None };
         let balancer = block_on(Balancer::bind(config, QUICK)).unwrap();
         let address = balancer.address().unwrap();
         Self { files, address, _serving: smol::spawn(balancer.serve()) }

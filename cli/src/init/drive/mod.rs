@@ -19,7 +19,7 @@ use latchkey_api::OfferRefusal;
 use latchkey_api::v1::{AttachRequest, AuthorizeRequest, NodeStage};
 use latchkey_attestation::{EkDigest, LockExpectation, Policy, ReasonCode};
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{BootSeen, Outcome, TpmBoot};
+use latchkey_cluster_store::{BootSeen, NodeStatus, Outcome, TpmBoot};
 use latchkey_keys::{ClusterId, Uuid};
 
 use super::follow::{End, Follower};
@@ -170,7 +170,8 @@ impl<'a> Drive<'a> {
         let before = self.journal.stage;
         let image = node.admission.image();
         let (image, image_version) = (image.name.as_str().to_owned(), image.version.to_string());
-        self.journal.proved = Some(Proved { image, image_version, at: now() });
+        let agent_version = NodeStatus::agent_version(&described.agent_version);
+        self.journal.proved = Some(Proved { image, image_version, agent_version, at: now() });
         self.enter(Stage::Sent { ek: machine.ek(), disk: described.disk })?;
         let request = self.request(ek, described.disk).map_err(ConnectError::Fatal)?;
         let ended = match node.init().init(&request, None).await {
@@ -337,7 +338,7 @@ impl<'a> Drive<'a> {
                 ));
             }
             // The journal names it; a flag may still name another.
-            Some(_) if self.meant == Meant::NotNamed => self.meant = Meant::Named { ek, by: "the journal" },
+            Some(_) if self.meant == Meant::NotNamed => self.meant = Meant::named(ek, "the journal"),
             _ => {}
         }
         self.meant.check(ek, self.output).map_err(ConnectError::Fatal)

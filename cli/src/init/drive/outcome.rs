@@ -3,7 +3,7 @@
 use latchkey_api::SentCode;
 use latchkey_api::v1::{Failed, Succeeded};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{ClusterFile, Outcome, parse_addresses};
+use latchkey_cluster_store::{ClusterFile, NodeRecord, Outcome, parse_addresses};
 use latchkey_keys::Uuid;
 
 use super::{AdminConfig, Attempt, Drive, Goal};
@@ -97,7 +97,8 @@ impl Drive<'_> {
     pub(super) fn note(&self, outcome: Outcome) -> Attempt<()> {
         let Some((ek, disk)) = self.journal.stage.machine() else { return Ok(()) };
         let first = self.first(ek, disk);
-        self.job.directory.report(&first, outcome).map_err(ConnectError::Fatal)
+        let status = |record: &NodeRecord| self.journal.status(record);
+        self.job.directory.report(&first, outcome, status).map_err(ConnectError::Fatal)
     }
 
     pub(super) fn failed(&self, what: &str, failed: &Failed) -> ConnectError {

@@ -624,6 +624,9 @@ pub struct JoinRequest {
     /// PKCS#10 DER of the kubelet's client certificate; may be empty
     #[prost(bytes = "vec", tag = "4")]
     pub certificate_request: ::prost::alloc::vec::Vec<u8>,
+    /// the agent's own word, for people; may be empty
+    #[prost(string, tag = "5")]
+    pub agent_version: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 #[prost(skip_debug)]
@@ -689,6 +692,9 @@ pub struct ClusterJoin {
 pub struct RejoinRequest {
     #[prost(string, tag = "1")]
     pub disk_uuid: ::prost::alloc::string::String,
+    /// as in JoinRequest
+    #[prost(string, tag = "2")]
+    pub agent_version: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
@@ -721,6 +727,9 @@ pub struct ReportRequest {
     /// IP addresses where the node's kubelet serves, if it succeeded; at most 16
     #[prost(string, repeated, tag = "5")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// as in JoinRequest
+    #[prost(string, tag = "6")]
+    pub agent_version: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportResponse {}

@@ -210,6 +210,15 @@ impl Policy {
         }
     }
 
+    /// The keys that it pins: of all rules.
+    pub fn pinned_eks(&self) -> impl Iterator<Item = EkDigest> {
+        let trust = self.trust.iter();
+        trust
+            .filter_map(|rule| if let TrustRule::PinnedEk(pinned) = rule { Some(pinned) } else { None })
+            .flatten()
+            .copied()
+    }
+
     /// Whether it trusts TPMs that it does not name: those of an authority, or those that a processor vouches for.
     pub fn trusts_authority(&self) -> bool {
         self.trust.iter().any(|rule| !matches!(rule, TrustRule::PinnedEk(_)))

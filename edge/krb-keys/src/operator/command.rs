@@ -8,6 +8,7 @@ use latchkey_edge_service::{connect, work};
 use latchkey_factory_plus::{Realm, Upn};
 use latchkey_kerberos::AdminKey;
 use latchkey_kubernetes_client::Connection;
+use latchkey_service_runtime::pages::{PagesConfig, VersionPage};
 use latchkey_service_runtime::program::ProgramError;
 
 use super::account::Accounts;
@@ -27,6 +28,7 @@ pub(crate) struct Prepared {
     namespace: String,
     realm: Realm,
     principal: Upn,
+    pages: Option<PagesConfig>,
 }
 
 impl Prepared {
@@ -48,7 +50,8 @@ impl Prepared {
             own: principal.clone(),
             accounts: client.map(|client| Accounts::of(&client, config.cluster.uuid)),
         };
-        Ok(Self { act, connection, namespace, realm: config.realm.clone(), principal })
+        let pages = config.pages.clone();
+        Ok(Self { act, connection, namespace, realm: config.realm.clone(), principal, pages })
     }
 
     /// What it would do, for `--check`.
@@ -63,6 +66,6 @@ impl Prepared {
 
 /// Keeps keys until it is told to stop.
 pub(crate) fn run(prepared: Prepared) -> Result<(), ProgramError> {
-    let Prepared { act, connection, namespace, realm, .. } = prepared;
-    work("krb-keys", Work::new(act, &connection, &namespace, &realm).run())
+    let Prepared { act, connection, namespace, realm, pages, .. } = prepared;
+    work("krb-keys", (pages, VersionPage("latchkey_krb_keys_")), Work::new(act, &connection, &namespace, &realm).run())
 }

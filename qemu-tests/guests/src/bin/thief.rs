@@ -36,7 +36,7 @@ async fn attempt(service: &str, role: Purpose, terms: Terms, disk_uuid: &str) ->
         .map_err(|error| format!("{}: {error}", error.code()))?;
     let (channel, driver) = Channel::open(proven, Limits::default()).await.map_err(|error| error.to_string())?;
     let _driver = smol::spawn(driver);
-    let request = RejoinRequest { disk_uuid: disk_uuid.into() };
+    let request = RejoinRequest { disk_uuid: disk_uuid.into(), ..RejoinRequest::default() };
     let ticket = JoinClient::new(channel).issue_rejoin_ticket(&request, Duration::from_secs(20)).await;
     ticket.map(drop).map_err(|status| status.to_string())
 }

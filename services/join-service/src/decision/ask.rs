@@ -77,7 +77,7 @@ impl TryFrom<&v1::ReportRequest> for ReportAsk {
     type Error = Refusal;
 
     fn try_from(request: &v1::ReportRequest) -> Result<Self, Refusal> {
-        let v1::ReportRequest { disk_uuid, succeeded, code, message, addresses } = request;
+        let v1::ReportRequest { disk_uuid, succeeded, code, message, addresses, agent_version: _ } = request;
         if code.len() > MAX_CODE || message.len() > MAX_MESSAGE {
             return Err(Refusal::ReportInvalid);
         }

@@ -101,9 +101,14 @@ impl Store {
         self.records.condition().longest_busy().unwrap_or_default()
     }
 
-    /// How many machines wait for the operator, where that is known. Waits for nothing.
-    pub(crate) fn held(&self) -> Option<usize> {
-        self.records.held()
+    /// Machines that wait for the operator, where that is known. Waits for nothing: it is what was so when this was asked before.
+    pub(crate) fn held(&self) -> Option<Vec<EkDigest>> {
+        let (held, look) = self.records.held();
+        if look && self.work.try_send(Box::new(Records::look_for_held)).is_err() {
+            // There is more to do than to count: the next time.
+            self.records.look_for_held_later();
+        }
+        held
     }
 
     /// Has shown what a machine proved that was let in. Waits for nothing.
@@ -148,7 +153,7 @@ impl Store {
                 tracing::error!(%error, "A machine that waits for the operator could not be written down");
                 Refusal::RecordNotWritten
             });
-            records.count_held();
+            records.look_for_held();
             written
         });
         // What fails is told above, or by who did not get to it in time.

@@ -23,7 +23,6 @@ impl Records {
             Ok(())
         });
         self.note_read(read);
-        self.count_held();
     }
 
     /// Whether there was news, of this machine above all; `None` if that cannot be said.

@@ -11,6 +11,7 @@ use latchkey_kubelet_certificates::Reserved;
 use smol::channel::Receiver;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,10 @@ pub(super) struct Records {
     /// Held for moments, too.
     condition: Mutex<Condition>,
     started: Instant,
-    /// How many machines wait for the operator, as it was counted last, where that is known.
-    held: Mutex<Option<usize>>,
+    /// The machines that wait for the operator, as they were looked up last, where that is known.
+    held: Mutex<Option<Vec<EkDigest>>>,
+    /// Whether they are going to be looked up.
+    looks_for_held: AtomicBool,
 }
 
 /// How the place of the records is.
@@ -63,7 +66,7 @@ impl Records {
         log_damage(state.damage(), &Damage::new());
         let (state, news, condition) = (Mutex::new(state), Mutex::default(), Mutex::default());
         let held = Mutex::new(store.held());
-        Ok(Self { store, state, news, condition, started, held })
+        Ok(Self { store, state, news, condition, started, held, looks_for_held: AtomicBool::new(false) })
     }
 
     /// Until nobody can ask any more.
@@ -78,14 +81,24 @@ impl Records {
         }
     }
 
-    /// Counts the machines that wait: on a thread of the records, since it may take as long as a disk does.
-    pub(super) fn count_held(&self) {
-        let held = self.store.held();
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    /// Looks which machines wait: on a thread of the records, since it may take as long as a disk does. What cannot be read stays as
+    /// it was.
+    pub(super) fn look_for_held(&self) {
+        self.look_for_held_later();
+        if let Some(held) = self.store.held() {
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+        }
     }
 
-    pub(super) fn held(&self) -> Option<usize> {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Nobody is going to.
+    pub(super) fn look_for_held_later(&self) {
+        self.looks_for_held.store(false, Relaxed);
+    }
+
+    /// As they were looked up last; and whether to look now, which is not going to be done yet.
+    pub(super) fn held(&self) -> (Option<Vec<EkDigest>>, bool) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (held, !self.looks_for_held.swap(true, Relaxed))
     }
 
     pub(super) fn now(&self) -> Now {

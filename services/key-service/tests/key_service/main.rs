@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
 mod flood;
+mod metrics;
 mod process;
 mod python_grpc;
 mod reload;

@@ -5,6 +5,7 @@ use crate::rig;
 
 use crate::rig::pki::Kind;
 use crate::rig::{DISKS, JOIN, Rig};
+use latchkey_keys::{ClusterId, KeyVersion, MasterSecret};
 use latchkey_test_support::{drained, output, skip};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -32,6 +33,27 @@ fn check_says_what_the_service_would_do() {
     }
 }
 
+/// The secret of another cluster would be noticed by the first machine that asks for its key.
+#[test]
+fn the_master_secret_has_to_be_of_the_cluster_that_is_named() {
+    let mut rig = Rig::new();
+    let (salt, first) = ([7; 32], KeyVersion::FIRST);
+    let of = |master: &MasterSecret| ClusterId::derive(&master.measurement_secret(first).unwrap(), &salt).unwrap();
+    let named = |id: ClusterId| json!({ "cluster_id": id, "measurement_salt": "07".repeat(32), "key_version": 1 });
+    assert!(outcome(&rig.check()).1.contains("was not looked at"));
+    rig.config["cluster"] = named(of(&rig.master));
+    let (code, stdout, stderr) = outcome(&rig.check());
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(stdout.contains(&of(&rig.master).to_string()), "{stdout}");
+    let other = MasterSecret::random().unwrap();
+    rig.config["cluster"] = named(of(&other));
+    for ended in [rig.check(), output(&mut rig.command()).unwrap()] {
+        let (code, _, stderr) = outcome(&ended);
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains("master.json") && stderr.contains(&of(&other).to_string()), "{stderr}");
+    }
+}
+
 #[test]
 fn an_empty_list_of_callers_means_nobody() {
     let mut rig = Rig::new();
@@ -49,10 +71,11 @@ fn other_key() -> String {
 #[test]
 fn an_unusable_configuration_ends_with_2_and_names_the_fix() {
     type Spoil = fn(&mut Rig);
-    let table: [(Spoil, &str); 10] = [
+    let table: [(Spoil, &str); 11] = [
         (|rig| rig.config["debug"] = true.into(), "unknown field `debug`"),
         (|rig| rig.config["schema"] = 2.into(), "schema 1"),
         (|rig| rig.config["admin_listen"] = "0.0.0.0:9001".into(), "loopback"),
+        (|rig| rig.config["admin_listen"] = "0.0.0.0:9001".into(), "the section `metrics`"),
         (|rig| rig.config["master_secret"] = "absent.json".into(), "absent.json"),
         (|rig| fs::set_permissions(rig.path("master.json"), Permissions::from_mode(0o644)).unwrap(), "chmod"),
         (|rig| fs::set_permissions(rig.path("server.key"), Permissions::from_mode(0o640)).unwrap(), "chmod"),

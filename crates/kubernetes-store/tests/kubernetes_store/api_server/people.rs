@@ -12,7 +12,8 @@ use std::process::Command;
 
 fn status(version: &str, at: u64) -> NodeStatus {
     let (image, version) = ("plant".to_owned(), version.to_owned());
-    NodeStatus { image, version, epoch: Some(1), last_attestation: at, last_report: None }
+    let agent_version = Some("0.3.0".to_owned());
+    NodeStatus { image, version, agent_version, epoch: Some(1), last_attestation: at, last_report: None }
 }
 
 fn shown(cluster: &Cluster, number: u64) -> Value {

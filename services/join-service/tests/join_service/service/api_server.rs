@@ -2,7 +2,8 @@
 
 use super::rig::{Answer, Machine, Rig, Service};
 use latchkey_api::grpc::Code;
-use latchkey_api_server_rig::{ApiServer, Client};
+use latchkey_api_server_rig::{ApiServer, Client, is_built_or_skip};
+use latchkey_cluster_store::Enrolment;
 use latchkey_kubernetes_store::{NAMESPACE, custom_resource_definitions};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
@@ -193,4 +194,31 @@ fn a_refused_machine_is_an_event_with_its_reason_code() {
     let untrusted = event(&admin, "ek-not-pinned");
     assert_on_cluster(&untrusted, None);
     assert_eq!(untrusted["action"], "attest");
+}
+
+/// Not among the recipes: the metric is of every cluster, and an API server is built in every run that may skip nothing.
+#[test]
+fn machines_that_wait_are_counted_in_an_api_server_too() {
+    if !is_built_or_skip() {
+        return;
+    }
+    let (node, other) = (Machine::new(), Machine::new());
+    let mut rig = Rig::new(&[&node, &other]);
+    rig.directory.write_enrolment(&Enrolment::hold_all()).unwrap();
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    let service = rig.start();
+    let page = service.page("/metrics").1;
+    assert!(page.contains("\nlatchkey_join_service_held 0\n"), "{page}");
+    for (machine, disk) in [(&node, DISKS[0]), (&other, DISKS[1])] {
+        assert_eq!(service.join(machine, disk, "edge-1").unwrap_err().code(), "enrolment-held");
+    }
+    assert_eq!(service.metric("held"), 2);
+    // Who is shut out waits for nobody; who is admitted is taken out of the list.
+    let denied = json!({ "data": { other.ek().to_string(): "stolen" } });
+    admin.patch(&format!("{MAPS}/latchkey-denied"), &denied).granted();
+    until("the denial to count", || (service.metric("held") == 1).then_some(()));
+    let admitted = json!({ "data": { format!("{}.json", node.ek()): null } });
+    admin.patch(&format!("{MAPS}/latchkey-pending"), &admitted).granted();
+    until("nobody to be held", || (service.metric("held") == 0).then_some(()));
 }

@@ -39,7 +39,7 @@ fn a_clock_of_1970_refuses_certificates_by_name_and_one_of_2099_admits_those_wit
     booted.extend_event(11, IMAGE_EVENT).unwrap();
     let attester = Arc::new(TpmAttester::new(Arc::new(Mutex::new(booted))));
     let join = join_request(DISK, "worker-1", ApiRole::Worker);
-    let rejoin = RejoinRequest { disk_uuid: DISK.into() };
+    let rejoin = RejoinRequest { disk_uuid: DISK.into(), ..RejoinRequest::default() };
 
     // Before the certificates begin: refused by that name, and the remedy is the verifier's clock.
     let Some(mut early) = start_at(&rig, "1970-01-02 00:00:00") else { return };

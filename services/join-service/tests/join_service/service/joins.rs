@@ -1,8 +1,9 @@
 //! The ways of a node that does everything right.
 
-use crate::service::rig::{Machine, Rig};
+use crate::service::rig::{AGENT, Machine, Rig};
 use latchkey_api::v1::Role as ApiRole;
-use latchkey_cluster_store::{DiskState, Enrolment, Outcome, RoleRule};
+use latchkey_cluster_store::{DiskState, Enrolment, NodeStatus, Outcome, RoleRule};
+use latchkey_test_support::until;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 
@@ -157,4 +158,38 @@ fn a_machine_that_no_rule_names_is_held_until_the_operator_admits_it() {
     service.next_line(&["Configuration reloaded", "enrolment"]);
     let ticket = service.join(&machine, DISK, "worker-1").unwrap();
     assert_eq!(ticket.state_disk_key, rig.key_of(DISK));
+    rig.directory.writer().unwrap().forget_pending(&machine.ek()).unwrap();
+    until("nobody to be held", || (service.metric("held") == 0).then_some(()));
+}
+
+/// What `latchkey node list` shows of a machine: beside its record, which a rejoin does not write.
+#[test]
+fn what_a_machine_proved_last_stands_beside_its_record_with_its_agent() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let service = rig.start();
+    service.join(&node, DISK, "worker-1").unwrap();
+    let seen = until("what it proved", || rig.directory.status_of(&node.ek()));
+    assert_eq!((seen.image.as_str(), seen.version.as_str(), seen.epoch), ("image", "1.0.0", Some(1)));
+    assert_eq!(seen.agent_version.as_deref(), Some(AGENT));
+    assert_eq!(seen.last_report, None);
+    let node = node.locked(&rig);
+    service.report(&node, DISK, "").unwrap();
+    let reported = || rig.directory.status_of(&node.ek()).filter(|seen| seen.last_report.is_some());
+    let reported = until("its report", reported);
+    assert_eq!((reported.epoch, reported.agent_version.as_deref()), (Some(1), Some(AGENT)));
+    // The machine was off for two hours, by its status.
+    let record = rig.record(&node);
+    let off = NodeStatus { last_attestation: reported.last_attestation - 7200, ..reported.clone() };
+    let status = rig.path("cluster/status").join(format!("{}.json", node.ek()));
+    std::fs::remove_file(&status).unwrap();
+    rig.directory.write_status(&node.ek(), off.clone()).unwrap();
+    let node = node.rebooted(crate::service::rig::IMAGE);
+    service.rejoin(&node, DISK).unwrap();
+    let again = || rig.directory.status_of(&node.ek()).filter(|seen| seen.last_attestation > off.last_attestation);
+    let again = until("its rejoin", again);
+    assert!(again.last_attestation >= reported.last_attestation, "{again:?}");
+    assert_eq!(rig.record(&node), record);
+    let removed = rig.directory.writer().unwrap().remove(&node.ek()).unwrap();
+    assert!(removed && rig.directory.status_of(&node.ek()).is_none());
 }

@@ -40,7 +40,7 @@ fn a_real_tpm_shows_a_new_option_rom_and_its_boots_are_told_apart() {
     rig.directory.write_policy(&policy.to_string()).unwrap();
     rig.directory.write_reference(&reference("1.0.0", extended(&[0; 32], IMAGE_EVENT))).unwrap();
     let mut service = rig.start();
-    let rejoin = RejoinRequest { disk_uuid: DISK.into() };
+    let rejoin = RejoinRequest { disk_uuid: DISK.into(), ..RejoinRequest::default() };
     let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, ..ReportRequest::default() };
 
     let log = measured_boot(&mut attesting, &[1]);
@@ -93,7 +93,7 @@ fn a_certified_tpm_joins_locks_reports_and_gets_nothing_more() {
     let booted = Arc::new(Mutex::new(booted));
     let attester = Arc::new(TpmAttester::new(Arc::clone(&booted)));
     let join = join_request(DISK, "worker-1", ApiRole::Worker);
-    let rejoin = RejoinRequest { disk_uuid: DISK.into() };
+    let rejoin = RejoinRequest { disk_uuid: DISK.into(), ..RejoinRequest::default() };
     let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, ..ReportRequest::default() };
 
     let ticket = service

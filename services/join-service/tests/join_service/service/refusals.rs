@@ -112,7 +112,7 @@ fn a_connection_is_good_for_its_role_only() {
     let service = rig.start();
     let join = join_request(DISK, "worker-1", ApiRole::Worker);
     let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, ..ReportRequest::default() };
-    let rejoin = RejoinRequest { disk_uuid: DISK.into() };
+    let rejoin = RejoinRequest { disk_uuid: DISK.into(), ..RejoinRequest::default() };
     let wrong = |answer: Result<(), Answer>| assert_eq!(answer.unwrap_err().code(), "wrong-channel-purpose");
     wrong(service.call(&node, Purpose::Rejoin, async |client| client.issue_join_ticket(&join, TIME).await.map(drop)));
     wrong(service.call(&node, Purpose::Join, async |client| client.report(&report, TIME).await.map(drop)));

@@ -179,7 +179,10 @@ fn a_channel_that_was_proven_before_an_image_was_revoked_gets_nothing_more() {
         service.join(machine, &disk(number), &format!("worker-{number}")).unwrap();
     }
     let reporting = reporting.locked(&rig);
-    let (join, rejoin) = (join_request(&disk(1), "worker-1", Role::Worker), RejoinRequest { disk_uuid: disk(2) });
+    let (join, rejoin) = (
+        join_request(&disk(1), "worker-1", Role::Worker),
+        RejoinRequest { disk_uuid: disk(2), ..RejoinRequest::default() },
+    );
     let report = ReportRequest { disk_uuid: disk(3), succeeded: true, ..ReportRequest::default() };
     let mut service = service;
     let client = *service;

@@ -28,7 +28,7 @@ fn reload(service: &mut Service) {
 
 /// A node that asks again and again over the one connection that it was accepted on.
 fn keep_asking(client: Client, machine: &Machine, stop: &AtomicBool, answered: &AtomicU64) {
-    let request = RejoinRequest { disk_uuid: DISK.to_owned() };
+    let request = RejoinRequest { disk_uuid: DISK.to_owned(), ..RejoinRequest::default() };
     let asked = client.call(machine, Purpose::Rejoin, async |client| {
         while !stop.load(Ordering::Relaxed) {
             drop(client.issue_rejoin_ticket(&request, TIME).await?);

@@ -89,15 +89,16 @@ impl Rig {
     pub fn start_by(mut command: Command) -> Service {
         let mut process = command.spawn().unwrap();
         let lines = Lines::of(process.stderr.take().unwrap());
-        let mut service = Service { process, lines, log: Vec::new(), address: None, admin: None };
+        let mut service = Service { process, lines, log: Vec::new(), address: None, admin: None, metrics: None };
         let serving = service.next_line("Serving");
         let field = |name: &str| {
             // In either format: `address=127.0.0.1:1` or `"address":"127.0.0.1:1"`.
-            let (_, value) = serving.split_once(name).unwrap();
-            value.trim_start_matches(['"', ':', '=']).split([' ', '"']).next().unwrap().parse().unwrap()
+            let (_, value) = serving.split_once(name)?;
+            Some(value.trim_start_matches(['"', ':', '=']).split([' ', '"']).next()?.parse().unwrap())
         };
-        service.address = Some(field("address"));
-        service.admin = Some(field("admin"));
+        service.address = field("address");
+        service.admin = field("admin");
+        service.metrics = field("metrics");
         service
     }
 }
@@ -109,11 +110,17 @@ pub struct Service {
     log: Vec<String>,
     address: Option<SocketAddr>,
     admin: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
 }
 
 impl Service {
     pub fn address(&self) -> SocketAddr {
         self.address.unwrap()
+    }
+
+    /// Where other machines find its metrics.
+    pub fn metrics(&self) -> SocketAddr {
+        self.metrics.unwrap()
     }
 
     /// Blocks until the log gets a line with this text, not counting lines seen by earlier calls; fails when the service

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 pub(crate) use machine::Machine;
-pub(crate) use service::{Answer, Client, Service, join_request};
+pub(crate) use service::{AGENT, Answer, Client, Service, join_request};
 
 /// PCR 11 of the image that is admitted.
 pub(crate) const IMAGE: [u8; 32] = [0x0b; 32];

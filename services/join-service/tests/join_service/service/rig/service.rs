@@ -16,6 +16,9 @@ use std::ops::Deref;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 
+/// What every machine's agent says of itself.
+pub(crate) const AGENT: &str = "0.3.0";
+
 /// The running binary; killed when dropped.
 pub(crate) struct Service {
     pub(crate) process: Child,
@@ -135,7 +138,7 @@ impl Client {
     }
 
     pub(crate) fn rejoin(&self, machine: &Machine, disk: &str) -> Result<RejoinTicket, Answer> {
-        let request = RejoinRequest { disk_uuid: disk.to_owned() };
+        let request = RejoinRequest { disk_uuid: disk.to_owned(), agent_version: AGENT.to_owned() };
         self.call(machine, Purpose::Rejoin, async |client| client.issue_rejoin_ticket(&request, TIME).await)
     }
 
@@ -147,6 +150,7 @@ impl Client {
             code: failure.to_owned(),
             message: String::new(),
             addresses: Vec::new(),
+            agent_version: AGENT.to_owned(),
         };
         self.call(machine, Purpose::Report, async |client| client.report(&request, TIME).await)
     }
@@ -158,6 +162,7 @@ pub(crate) fn join_request(disk: &str, name: &str, role: ApiRole) -> JoinRequest
         node_name: name.to_owned(),
         role: role.into(),
         certificate_request: Vec::new(),
+        agent_version: AGENT.to_owned(),
     }
 }
 
