@@ -28,6 +28,7 @@ pub mod certificate;
 mod cluster;
 pub mod control_plane;
 mod damaged;
+mod denial_socket;
 mod denials;
 mod documents;
 mod enrolment;
@@ -52,6 +53,9 @@ mod writer;
 
 pub use cluster::ClusterFile;
 pub use damaged::DamagedRecord;
+pub use denial_socket::{
+    DENIAL_SOCKET, DenialAnswer, DenialAsk, DenialOutcome, DenialRefusal, DenialRequest, MAX_DENIAL_LINE,
+};
 pub use denials::{Denials, NotDenied};
 pub use documents::{Documents, Heard};
 pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRule, RoleRule};
@@ -72,5 +76,5 @@ pub use writer::Writer;
 
 /// Every reason code of this crate.
 pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
-    latchkey_reason::reasons::<ReleaseCode>()
+    latchkey_reason::reasons::<ReleaseCode>().chain(latchkey_reason::reasons::<DenialRefusal>())
 }
