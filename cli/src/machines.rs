@@ -2,7 +2,7 @@
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, RoleRule};
-use latchkey_keys::Uuid;
+use latchkey_keys::{ClusterId, Uuid};
 use std::time::Instant;
 
 use crate::api_server::{ApiServer, StoreNote};
@@ -17,6 +17,8 @@ use crate::node::block_on;
 pub(crate) trait Machines {
     /// Where they are, for people.
     fn place(&self) -> String;
+    /// Which cluster it is; `None` before it is founded.
+    fn cluster_id(&self) -> Result<Option<ClusterId>, CommandError>;
     /// All nodes, by name, and what is wrong with records that cannot be read.
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError>;
     /// Machines that wait for the operator.
@@ -84,6 +86,10 @@ impl Machines for ClusterDir {
         self.shown()
     }
 
+    fn cluster_id(&self) -> Result<Option<ClusterId>, CommandError> {
+        Ok(self.cluster()?.map(|cluster| cluster.cluster_id))
+    }
+
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
         Self::nodes(self)
     }
@@ -136,6 +142,10 @@ impl Machines for ClusterDir {
 impl Machines for ApiServer {
     fn place(&self) -> String {
         Self::place(self)
+    }
+
+    fn cluster_id(&self) -> Result<Option<ClusterId>, CommandError> {
+        Ok(block_on(self.cluster())?.map(|cluster| cluster.cluster_id))
     }
 
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {

@@ -95,13 +95,14 @@ struct Fixed {
     admin_listen: SocketAddr,
     cluster_directory: Option<PathBuf>,
     store: Option<StoreConfig>,
+    denial_socket: Option<PathBuf>,
     limits: Limits,
 }
 
 impl Fixed {
     fn of(config: Config) -> Self {
-        let Config { listen, admin_listen, cluster_directory, store, limits, .. } = config;
-        Self { listen, admin_listen, cluster_directory, store, limits }
+        let Config { listen, admin_listen, cluster_directory, store, denial_socket, limits, .. } = config;
+        Self { listen, admin_listen, cluster_directory, store, denial_socket, limits }
     }
 }
 
@@ -142,7 +143,8 @@ impl Reload for Credentials {
         secrets.check(&config, cluster.as_deref()).map_err(|failure| failure.to_string())?;
         if Fixed::of(config) != self.fixed {
             return Err(
-                "`listen`, `admin_listen`, `cluster_directory`, `store` and `limits` change only with a restart"
+                "`listen`, `admin_listen`, `cluster_directory`, `store`, `denial_socket` and `limits` change only with a \
+                 restart"
                     .to_owned(),
             );
         }
