@@ -45,6 +45,9 @@ reason_codes! {
         /// The machine has a record of its own.
         MachineOnRecord = "machine-on-record":
             "remove the record with `latchkey node remove`, if the machine is to have another";
+        /// The join service of this machine was not told of a denial.
+        ServiceNotTold = "service-not-told":
+            "run the command as root on the machine of the join service, and see that it runs and that its configuration has a `denial_socket`";
         /// No node on record has this name.
         NodeUnknown = "node-unknown": "see `latchkey node list` for the nodes on record";
         /// The API server keeps another cluster than the one that is founded.

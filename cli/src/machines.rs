@@ -5,7 +5,7 @@ use latchkey_attestation::reference::format_rfc3339;
 use latchkey_cluster_store::{
     Denials, DiskRelease, NodeName, NodeRecord, NodeStatus, NotDenied, PendingRecord, ReleaseRefusal, RoleRule,
 };
-use latchkey_keys::Uuid;
+use latchkey_keys::{ClusterId, Uuid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -22,6 +22,8 @@ use crate::node::block_on;
 pub(crate) trait Machines {
     /// Where they are, for people.
     fn place(&self) -> String;
+    /// Which cluster it is; `None` before it is founded.
+    fn cluster_id(&self) -> Result<Option<ClusterId>, CommandError>;
     /// All nodes, by name, and what is wrong with records that cannot be read.
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError>;
     /// What was last seen of these, by their TPMs. For people: nothing is decided by it, and it may be an hour old.
@@ -112,6 +114,10 @@ impl Machines for ClusterDir {
         self.shown()
     }
 
+    fn cluster_id(&self) -> Result<Option<ClusterId>, CommandError> {
+        Ok(self.cluster()?.map(|cluster| cluster.cluster_id))
+    }
+
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
         Self::nodes(self)
     }
@@ -168,6 +174,10 @@ impl Machines for ClusterDir {
 impl Machines for ApiServer {
     fn place(&self) -> String {
         Self::place(self)
+    }
+
+    fn cluster_id(&self) -> Result<Option<ClusterId>, CommandError> {
+        Ok(block_on(self.cluster())?.map(|cluster| cluster.cluster_id))
     }
 
     fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {

@@ -1,16 +1,18 @@
 //! `latchkey node admit`, `deny`, `allow`, `remove`: the operator's word about one machine.
 
 use latchkey_attestation::{EkDigest, KnownBy};
-use latchkey_cluster_store::{Denials, NodeName, RoleRule};
-use latchkey_keys::Uuid;
+use latchkey_cluster_store::{DenialAsk, DenialOutcome, Denials, NodeName, NodeRecord, RoleRule};
+use latchkey_keys::{ClusterId, Uuid};
 use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::machines;
+use crate::machines::{self, Store};
 use crate::output::{Output, Report, Style, Tone, pairs, printable};
+
+use super::service::{self, Telling, Told};
 
 /// Lets a machine in that no rule spoke of, under the role and name that the operator says.
 pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -66,14 +68,48 @@ impl Report for AdmitReport {
 
 /// Shuts a machine out: a file of its own, which no mistake in another one undoes.
 pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let machines = machines::open(arguments)?;
-    let (ek, record) = super::machine(arguments, &*machines)?;
-    machines.deny(ek, arguments.text("reason")?.unwrap_or_default())?;
+    let reason = arguments.text("reason")?.unwrap_or_default();
+    // First, where nothing has to be read for it: a store that does not answer is waited for.
+    let told =
+        named_without_store(arguments).map(|(cluster, ek)| Telling::of(arguments, Some(cluster), DenialAsk::Deny(ek)));
+    let denied = denied_in_store(arguments, reason);
+    let (machines, ek, record) = denied.map_err(|failure| denied_without_store(told.as_ref(), failure))?;
+    let telling =
+        told.unwrap_or_else(|| Telling::of(arguments, machines.cluster_id().ok().flatten(), DenialAsk::Deny(ek)));
+    telling.warn(output);
     // It is done, whatever else is wrong: a policy that cannot be read says nothing here.
     let known_by = machines.trust().ok().map(|trust| trust.policy.known_by());
     let waits = machines.pending().is_ok_and(|pending| pending.iter().any(|one| one.ek_sha256 == ek));
     let seen = record.is_some() || waits;
-    output.report(&DenyReport { ek_sha256: ek, known_by, seen, name: record.map(|record| record.name), denied: true })
+    let name = record.map(|record| record.name);
+    let (service, lacking) = (telling.told, telling.is_lacking());
+    output.report(&DenyReport { ek_sha256: ek, known_by, seen, name, denied: true, service, lacking })
+}
+
+type Denied = (Box<dyn Store>, EkDigest, Option<NodeRecord>);
+
+fn denied_in_store(arguments: &Arguments, reason: &str) -> Result<Denied, CommandError> {
+    let machines = machines::open(arguments)?;
+    let (ek, record) = super::machine(arguments, &*machines)?;
+    machines.deny(ek, reason)?;
+    Ok((machines, ek, record))
+}
+
+/// Machine and cluster, where a whole digest and a directory name them.
+fn named_without_store(arguments: &Arguments) -> Option<(ClusterId, EkDigest)> {
+    let named = arguments.operand_text(0).ok().filter(|_| !arguments.has("kubeconfig"))?;
+    Some((service::cluster_of_directory(arguments)?, EkDigest::from_hex(&named.trim().to_ascii_lowercase())?))
+}
+
+/// The store did not take the denial; what the join service of this machine was told is said.
+fn denied_without_store(told: Option<&Telling>, failure: CommandError) -> CommandError {
+    match told {
+        Some(telling) => telling.without_store(failure),
+        None if matches!(failure.exit, Exit::Usage | Exit::Missing) => failure,
+        None => failure.because(
+            "nobody was told: without the store a machine is named by its whole digest, and its cluster by --cluster",
+        ),
+    }
 }
 
 /// A machine is shut out.
@@ -87,9 +123,18 @@ struct DenyReport {
     seen: bool,
     name: Option<NodeName>,
     denied: bool,
+    /// Whether the join service of this machine was told.
+    service: Told,
+    /// Whether it was to be told, and was not.
+    #[serde(skip)]
+    lacking: bool,
 }
 
 impl Report for DenyReport {
+    fn exit(&self) -> Exit {
+        if self.lacking { Exit::Failed } else { Exit::Done }
+    }
+
     fn text(&self, style: Style) -> String {
         let (ek, denied) = (&self.ek_sha256, style.paint(Tone::Bad, "denied"));
         let whom = self.name.as_ref().map_or_else(|| ek.to_string(), |name| format!("{name}, {ek}"));
@@ -104,8 +149,22 @@ impl Report for DenyReport {
             }
         };
         format!(
-            "{denied} {whom}\nIt gets no key from now on. If it is running, it keeps its open disk until it restarts. {keys}\n"
+            "{denied} {whom}\n{} If it is running, it keeps its open disk until it restarts. {keys}\n",
+            in_force(self.service)
         )
+    }
+}
+
+/// Since when a denial that the store has counts.
+fn in_force(service: Told) -> &'static str {
+    match service {
+        Told::Done => {
+            "The join service of this machine gives it no key from now on, others as soon as they hear of it."
+        }
+        Told::Absent => "It gets no key from a join service that hears of it: in a moment, or within half a minute.",
+        Told::Failed => {
+            "The join service of this machine was not told; it, too, hears of it from the store: in a moment,\nor within half a minute."
+        }
     }
 }
 
@@ -113,7 +172,11 @@ impl Report for DenyReport {
 pub(crate) fn allow(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let machines = machines::open(arguments)?;
     let (ek, _) = super::machine(arguments, &*machines)?;
-    if !machines.allow(ek)? {
+    let was_listed = machines.allow(ek)?;
+    let telling = Telling::of(arguments, machines.cluster_id().ok().flatten(), DenialAsk::Allow(ek));
+    telling.warn(output);
+    let was_denied = was_listed || telling.outcome == Some(DenialOutcome::Allowed { was_denied: true });
+    if !was_denied {
         let failure = CommandError::new(
             Exit::Usage,
             CommandCode::NotDenied,
@@ -121,7 +184,8 @@ pub(crate) fn allow(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         );
         return Err(failure.fix("see `latchkey node list`; a policy may deny it, too"));
     }
-    output.report(&AllowReport { ek_sha256: ek, denied: false })
+    let (service, lacking) = (telling.told, telling.is_lacking());
+    output.report(&AllowReport { ek_sha256: ek, denied: false, service, lacking })
 }
 
 /// A denial was taken back.
@@ -129,11 +193,24 @@ pub(crate) fn allow(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
 struct AllowReport {
     ek_sha256: EkDigest,
     denied: bool,
+    service: Told,
+    #[serde(skip)]
+    lacking: bool,
 }
 
 impl Report for AllowReport {
+    fn exit(&self) -> Exit {
+        if self.lacking { Exit::Failed } else { Exit::Done }
+    }
+
     fn text(&self, _: Style) -> String {
-        format!("{} is not denied any more; the other rules decide about it\n", self.ek_sha256)
+        let but = match self.service {
+            Told::Failed => {
+                "\nThe join service of this machine was not told: what was denied at it alone stays so until it ends."
+            }
+            Told::Done | Told::Absent => "",
+        };
+        format!("{} is not denied any more; the other rules decide about it{but}\n", self.ek_sha256)
     }
 }
 
@@ -148,8 +225,14 @@ pub(crate) fn remove(arguments: &Arguments, output: &Output) -> Result<Exit, Com
     }
     // Looked at afterwards: in an API server removing shuts out.
     let denied = machines.denials().as_ref().is_ok_and(|denials: &Denials| denials.has(&ek));
+    let telling = denied.then(|| Telling::of(arguments, machines.cluster_id().ok().flatten(), DenialAsk::Deny(ek)));
+    if let Some(telling) = &telling {
+        telling.warn(output);
+    }
+    let (service, lacking) = (telling.as_ref().map(|it| it.told), telling.is_some_and(|it| it.is_lacking()));
     let disks = record.iter().flat_map(|record| record.disks.iter()).map(|disk| disk.uuid).collect();
-    output.report(&RemoveReport { ek_sha256: ek, name: record.map(|record| record.name), disks, denied })
+    let name = record.map(|record| record.name);
+    output.report(&RemoveReport { ek_sha256: ek, name, disks, denied, service, lacking })
 }
 
 /// A machine was forgotten.
@@ -160,9 +243,18 @@ struct RemoveReport {
     disks: Vec<Uuid>,
     /// Whether it stays shut out.
     denied: bool,
+    /// Whether the join service of this machine was told that it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service: Option<Told>,
+    #[serde(skip)]
+    lacking: bool,
 }
 
 impl Report for RemoveReport {
+    fn exit(&self) -> Exit {
+        if self.lacking { Exit::Failed } else { Exit::Done }
+    }
+
     fn text(&self, _: Style) -> String {
         let then = if self.denied {
             "It is denied: `latchkey node allow` takes that back."

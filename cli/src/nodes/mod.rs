@@ -2,6 +2,7 @@
 
 mod change;
 mod look;
+mod service;
 
 pub(crate) use change::{admit, allow, deny, remove};
 pub(crate) use look::{list, lost, show, state};

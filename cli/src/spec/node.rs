@@ -13,6 +13,11 @@ pub(super) const DIRECTORY: Flag = Flag {
 pub(super) const KUBECONFIG: Flag =
     optional("kubeconfig", "FILE", "instead of --cluster: the operator's way to the API server that keeps the cluster");
 pub(super) const KUBECTL: Flag = optional("kubectl-program", "FILE", "the stock kubectl [the first in PATH]");
+const DENIAL_SOCKET: Flag = optional(
+    "denial-socket",
+    "FILE",
+    "where the join service of this machine is told at once\n[/run/latchkey-join-service/denials.sock, if it is there]",
+);
 const MACHINE: Operand = Operand {
     name: "NODE|EK",
     required: true,
@@ -96,9 +101,15 @@ pub(super) const INSTALL_POLICY: Command = Command {
 pub(super) const DENY: Command = Command {
     path: &["node", "deny"],
     operands: &[MACHINE],
-    flags: &[DIRECTORY, KUBECONFIG, KUBECTL, optional("reason", "TEXT", "why, for whoever reads it later")],
+    flags: &[
+        DIRECTORY,
+        KUBECONFIG,
+        KUBECTL,
+        DENIAL_SOCKET,
+        optional("reason", "TEXT", "why, for whoever reads it later"),
+    ],
     summary: "shuts a machine out",
-    about: "Makes denied/EK-DIGEST in the cluster's directory, a file of its own, of which only\nthe name counts; or the entry EK-DIGEST of the ConfigMap latchkey-denied, where the\ncluster is kept in its API server. So no mistake in a policy or rule undoes it. The\nmachine gets no key from then on; a disk that it has open stays open until it restarts.",
+    about: "Makes denied/EK-DIGEST in the cluster's directory, a file of its own, of which only\nthe name counts; or the entry EK-DIGEST of the ConfigMap latchkey-denied, where the\ncluster is kept in its API server. So no mistake in a policy or rule undoes it. The\nmachine gets no key from then on; a disk that it has open stays open until it restarts.\nThe join service of this machine is told, too, and obeys at once; the output says\nwhether it was. Where EK is a whole digest and --cluster a directory, it is told first,\nalso where the store cannot be written; the command fails then, since the service\nforgets what it was told when it ends.",
     examples: &["latchkey node deny edge-7 --cluster ./plant --reason \"stolen on Monday\""],
     run: nodes::deny,
 };
@@ -106,9 +117,9 @@ pub(super) const DENY: Command = Command {
 pub(super) const ALLOW: Command = Command {
     path: &["node", "allow"],
     operands: &[MACHINE],
-    flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
+    flags: &[DIRECTORY, KUBECONFIG, KUBECTL, DENIAL_SOCKET],
     summary: "takes a denial back",
-    about: "Removes what `latchkey node deny` made. The policy and the rules decide about the\nmachine again.",
+    about: "Removes what `latchkey node deny` made, also at the join service of this machine. The\npolicy and the rules decide about the machine again.",
     examples: &["latchkey node allow edge-7 --cluster ./plant"],
     run: nodes::allow,
 };
@@ -116,7 +127,7 @@ pub(super) const ALLOW: Command = Command {
 pub(super) const REMOVE: Command = Command {
     path: &["node", "remove"],
     operands: &[MACHINE],
-    flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
+    flags: &[DIRECTORY, KUBECONFIG, KUBECTL, DENIAL_SOCKET],
     summary: "forgets a machine",
     about: "Removes its record and its own rule. Nobody gets the keys of its disks any more, and\nits name is free. In a directory it does not shut the machine out: the default rule\ndecides about it, as about a new one. In an API server it does, first: then its pods go\nelsewhere (kubectl drain), and its Node, its record and its claims are removed. Switch\nthe machine off: until its certificate ends it can come back as a Node without disk.",
     examples: &["latchkey node remove edge-7 --cluster ./plant"],

@@ -23,4 +23,4 @@ pub use freshness::Behind;
 pub use handshakes::Handshakes;
 pub use limits::Limits;
 pub use reception::{Connection, Node, ReceptionError};
-pub use snapshot::{Current, Follower, LoadError, NO_COLLATERAL, Snapshot, Source};
+pub use snapshot::{Current, Follower, LoadError, NO_COLLATERAL, Snapshot, Source, TooManyTold};

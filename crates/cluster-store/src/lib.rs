@@ -34,6 +34,7 @@ mod cluster;
 pub mod control_plane;
 mod counted;
 mod damaged;
+mod denial_socket;
 mod denials;
 mod documents;
 mod enrolment;
@@ -61,6 +62,9 @@ mod writer;
 pub use cluster::ClusterFile;
 pub use counted::CountedDenials;
 pub use damaged::DamagedRecord;
+pub use denial_socket::{
+    DENIAL_SOCKET, DenialAnswer, DenialAsk, DenialOutcome, DenialRefusal, DenialRequest, MAX_DENIAL_LINE,
+};
 pub use denials::{Denials, NotDenied};
 pub use documents::{Documents, Heard};
 pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRule, RoleRule};
@@ -83,5 +87,6 @@ pub use writer::Writer;
 
 /// Every reason code of this crate.
 pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
-    latchkey_reason::reasons::<ReleaseCode>().chain(latchkey_reason::reasons::<PlaceCode>())
+    let store = latchkey_reason::reasons::<ReleaseCode>().chain(latchkey_reason::reasons::<PlaceCode>());
+    store.chain(latchkey_reason::reasons::<DenialRefusal>())
 }

@@ -40,6 +40,11 @@ pub(crate) fn of_api(error: ApiError) -> StoreError {
     StoreError::Elsewhere { path: PathBuf::from(error.about), reason: error.code.reason(), detail: error.detail }
 }
 
+/// Whether the rights are missing.
+pub(crate) fn is_forbidden(error: &StoreError) -> bool {
+    matches!(error, StoreError::Elsewhere { reason, .. } if reason.code == ApiCode::Forbidden.as_str())
+}
+
 /// Whether the API server is away, or has too much to do: then other requests would fail as well, and are better left alone for a while.
 pub fn is_overload(error: &StoreError) -> bool {
     let code = |reason: &Reason| ApiCode::ALL.iter().find(|code| code.as_str() == reason.code).copied();

@@ -32,7 +32,8 @@
 //! # How old that is
 //!
 //! Records and documents are listed anew each ten seconds, after any failure, and whatever a watch says or does not say. A listing is the
-//! truth, whatever its revisions: where etcd was restored they go backwards. As of when something is known is when its last complete
+//! truth, whatever its revisions: where etcd was restored they go backwards. What a document says is read after each, since a listing is
+//! what the API server remembers, and what is read is etcd's. As of when something is known is when its last complete
 //! listing was asked for; whoever decides looks how long ago that was.
 //!
 //! Each document is listed and watched by its name, and the rights that this crate needs are those of `charts/latchkey`: its tests run with them.

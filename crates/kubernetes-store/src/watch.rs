@@ -1,7 +1,8 @@
 //! Follows records and documents. What the watches say goes into the caches, and who follows is told.
 
 use crate::cache::{MAX_NODES, Moment};
-use crate::error::of_api;
+use crate::connection::in_time;
+use crate::error::{failed, is_forbidden, of_api};
 use crate::objects::{NodeObject, called, node_of, nodes, revision_of};
 use crate::records::read_one;
 use crate::store::{Shared, Watched, too_many};
@@ -103,7 +104,7 @@ pub(crate) async fn follow_document(shared: Arc<Shared>, name: &'static str) {
     let api: Api<ConfigMap> = Api::namespaced(shared.client.clone(), NAMESPACE);
     let fields = format!("metadata.name={name}");
     let objects = Objects { about: "configmaps", api, labels: String::new(), fields, page: PAGE, most: 1 };
-    listen(objects, Document { shared, name, listing: None }).await;
+    listen(objects, Document { shared, name, listing: None, read_at: 0 }).await;
 }
 
 struct Document {
@@ -111,13 +112,40 @@ struct Document {
     name: &'static str,
     /// What a listing has that is under way.
     listing: Option<ConfigMap>,
+    /// The revision of what was read after the last one: the watch begins before it.
+    read_at: u64,
+}
+
+/// 0 where there is none.
+fn revision(map: &ConfigMap) -> u64 {
+    map.metadata.resource_version.as_deref().and_then(|revision| revision.parse().ok()).unwrap_or_default()
+}
+
+impl Document {
+    /// The document as etcd has it. A listing is what the API server remembers, and another etcd in the place of its own is not noticed
+    /// there. By the rights of an earlier chart it can only be listed: then that counts.
+    async fn read(&mut self) -> Result<Option<ConfigMap>, StoreError> {
+        let listed = self.listing.take();
+        let about = format!("configmaps/{}", self.name);
+        let api: Api<ConfigMap> = Api::namespaced(self.shared.client.clone(), NAMESPACE);
+        let read = async { api.get_opt(self.name).await.map_err(|error| failed(&about, &error)) };
+        let map = match in_time(&about, read).await {
+            Err(error) if is_forbidden(&error) => listed,
+            read => read?.filter(|map| map.metadata.name.as_deref() == Some(self.name)),
+        };
+        self.read_at = map.as_ref().map_or(0, revision);
+        Ok(map)
+    }
 }
 
 impl Sink<ConfigMap> for Document {
     async fn take(&mut self, event: Event<ConfigMap>, asked: Instant) -> Result<(), NotTaken> {
-        let (shared, watched) = (&self.shared, Watched::Document(self.name));
+        let (shared, watched) = (Arc::clone(&self.shared), Watched::Document(self.name));
         // It was asked for by its name; a server that tells of another one says nothing of this one.
-        let named = |map: &ConfigMap| map.metadata.name.as_deref() == Some(self.name);
+        let (name, read_at) = (self.name, self.read_at);
+        let named = |map: &ConfigMap| map.metadata.name.as_deref() == Some(name);
+        // What happened before it was read is told again.
+        let is_news = |map: &ConfigMap| named(map) && revision(map) >= read_at;
         let is_complete = matches!(event, Event::InitDone);
         let changed = match event {
             Event::Init => {
@@ -128,9 +156,15 @@ impl Sink<ConfigMap> for Document {
                 self.listing = Some(map);
                 false
             }
-            Event::InitDone => shared.documents().set(self.name, self.listing.take()),
-            Event::Apply(map) if named(&map) => shared.documents().set(self.name, Some(map)),
-            Event::Delete(map) if named(&map) => shared.documents().set(self.name, None),
+            Event::InitDone => {
+                let read = self.read().await.map_err(|error| {
+                    shared.note_problem(watched, error);
+                    NotTaken
+                })?;
+                shared.documents().set(self.name, read)
+            }
+            Event::Apply(map) if is_news(&map) => shared.documents().set(self.name, Some(map)),
+            Event::Delete(map) if is_news(&map) => shared.documents().set(self.name, None),
             Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => false,
         };
         if is_complete {

@@ -44,6 +44,9 @@ pub struct Config {
     /// section `snp` is judged by. Read anew within half a minute of each change. Without it a cluster in its API server has its collateral there
     /// (`latchkey collateral install`), and where there is none, such a policy admits nobody.
     pub collateral: Option<PathBuf>,
+    /// A Unix socket on which root of this machine, and nobody else, shuts a machine out at once (`latchkey node deny`), whatever is
+    /// heard of the cluster's store. Its directory must be one of the service's user, mode 0700. Without it there is none.
+    pub denial_socket: Option<PathBuf>,
     /// Bounds on what peers can take; each has a default.
     #[serde(default)]
     pub limits: Limits,
@@ -154,6 +157,7 @@ impl ConfigFile for Config {
         paths.extend(&mut self.service_files);
         paths.extend(&mut self.collateral);
         paths.extend(self.metrics.iter_mut().flat_map(MetricsConfig::paths));
+        paths.extend(&mut self.denial_socket);
         paths
     }
 }
@@ -194,6 +198,7 @@ mod tests {
     fn the_examples_are_accepted_and_show_the_defaults() {
         let config = load(include_str!("../join-service.example.json")).unwrap();
         assert_eq!(config.limits, Limits::default());
+        assert!(config.denial_socket.unwrap().is_absolute());
         assert!(config.key_service.unwrap().ca.is_absolute());
         let config = load(EMBEDDED).unwrap();
         assert_eq!(config.limits, Limits::default());

@@ -98,13 +98,14 @@ struct Fixed {
     metrics: Option<MetricsConfig>,
     cluster_directory: Option<PathBuf>,
     store: Option<StoreConfig>,
+    denial_socket: Option<PathBuf>,
     limits: Limits,
 }
 
 impl Fixed {
     fn of(config: Config) -> Self {
-        let Config { listen, admin_listen, metrics, cluster_directory, store, limits, .. } = config;
-        Self { listen, admin_listen, metrics, cluster_directory, store, limits }
+        let Config { listen, admin_listen, metrics, cluster_directory, store, denial_socket, limits, .. } = config;
+        Self { listen, admin_listen, metrics, cluster_directory, store, denial_socket, limits }
     }
 }
 
@@ -145,7 +146,8 @@ impl Reload for Credentials {
         secrets.check(&config, cluster.as_deref()).map_err(|failure| failure.to_string())?;
         if Fixed::of(config) != self.fixed {
             return Err(
-                "`listen`, `admin_listen`, `metrics`, `cluster_directory`, `store` and `limits` change only with a restart"
+                "`listen`, `admin_listen`, `metrics`, `cluster_directory`, `store`, `denial_socket` and `limits` change only \
+                  with a restart"
                     .to_owned(),
             );
         }

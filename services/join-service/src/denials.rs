@@ -43,9 +43,7 @@ impl DenialCheck {
     }
 
     fn as_known(&self, ek: &EkDigest) -> Result<NotDenied, Refusal> {
-        // In this order: the snapshot is as of then, or later.
-        let as_of = self.current.as_of();
-        self.current.snapshot().denials.check(ek, as_of).map_err(|refusal| match refusal {
+        self.current.not_denied(ek).map_err(|refusal| match refusal {
             ReleaseRefusal::DenialsLost { .. } => Refusal::DenialsLost,
             _ => Refusal::Denied,
         })

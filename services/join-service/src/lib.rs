@@ -21,6 +21,7 @@ pub mod config;
 mod control_plane;
 mod credentials;
 pub mod decision;
+mod denial_socket;
 mod denials;
 mod documents;
 mod keys;

@@ -57,6 +57,8 @@ pub(crate) struct Gauges {
     pub(crate) released_unheard: u64,
     /// How many TPMs are shut out.
     pub(crate) denied: usize,
+    /// Those of them that the cluster's store does not list.
+    pub(crate) denied_here: usize,
     /// How many machines wait for the operator, where that is known.
     pub(crate) held: Option<usize>,
     pub(crate) initialised: bool,
@@ -197,6 +199,8 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     }
     page.family("denied", "gauge", "TPMs that are shut out");
     page.line("denied", "", gauges.denied);
+    page.family("denied_here", "gauge", "TPMs that are shut out at this service alone, by root's word at its socket");
+    page.line("denied_here", "", gauges.denied_here);
     page.family(
         "held",
         "gauge",

@@ -4,10 +4,11 @@ use crate::api_certificate;
 use crate::approver::Pulse;
 use crate::decision::Warning;
 use crate::denials::DenialCheck;
-use crate::documents::CurrentCluster;
+use crate::documents::{ClusterSnapshot, CurrentCluster};
 use crate::metrics::{Gauges, Metrics};
 use crate::service::LastKeyError;
 use crate::store::Store;
+use latchkey_attestation::EkDigest;
 use latchkey_attesting_service::clock::unix;
 use latchkey_attesting_service::ending::soon;
 use latchkey_cluster_store::{DamagedRecord, Recorded};
@@ -36,6 +37,11 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// Shut out at this service alone.
+    fn denied_here(&self, snapshot: &ClusterSnapshot) -> impl Iterator<Item = EkDigest> {
+        self.current.told().into_iter().filter(|ek| !snapshot.denials.has(ek))
+    }
+
     fn certificate_ends(&self) -> Option<u64> {
         self.approvals.as_ref().and_then(|(api, _)| api.certificate_ends())
     }
@@ -49,6 +55,7 @@ impl Admin for Pages {
             (state.len(), state.is_leased(now), state.firmware_changed().count(), (files, state.damage().len()))
         });
         let (snapshot, held) = (self.current.snapshot(), self.store.held());
+        let denied_here = self.denied_here(&snapshot).count();
         let mut page = self.metrics.render(&Gauges {
             nodes,
             leased,
@@ -58,7 +65,8 @@ impl Admin for Pages {
             records_usable: self.store.problem().is_none(),
             unheard: self.denials.age(),
             released_unheard: self.denials.released_unheard(),
-            denied: snapshot.denials.iter().count(),
+            denied: snapshot.denials.iter().count() + denied_here,
+            denied_here,
             held: held.map(|held| held.iter().filter(|ek| !snapshot.denials.has(ek)).count()),
             initialised: snapshot.own.cluster.is_some(),
             followed: self.current.followed(),
@@ -113,6 +121,9 @@ impl Admin for Pages {
         });
         let no_denials = snapshot.denials.unreadable().iter().take(MOST_NAMED);
         let no_denials = no_denials.map(|name| format!("denials: {name} is no EK digest and denies nothing"));
+        let denied_here = self.denied_here(&snapshot).take(MOST_NAMED).map(|ek| {
+            format!("denials: {ek} is denied at this service alone, until it ends: run `latchkey node deny` again once the store can be written")
+        });
         let crowded = self.approvals.iter().flat_map(|(api, _)| api.crowded_signers()).map(|signer| {
             format!("certificate-requests-left-out: more requests for {signer} wait than are looked at at a time")
         });
@@ -129,6 +140,7 @@ impl Admin for Pages {
             .chain(damaged)
             .chain(changed)
             .chain(no_denials)
+            .chain(denied_here)
             .chain(crowded)
             .chain(certificate)
             .chain(collateral)

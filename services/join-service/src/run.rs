@@ -106,6 +106,9 @@ fn describe(config: &Config, prepared: &Prepared) -> Result<String, ProgramError
     };
     line(format_args!("meet nodes on {} with the key sha256:{}", config.listen, prepared.secrets.identity.hash()));
     line(format_args!("{}", admin_in_words(config.admin_listen, config.metrics.as_ref())));
+    if let Some(socket) = &config.denial_socket {
+        line(format_args!("hear of root's denials on {}", socket.display()));
+    }
     match config.place() {
         Ok(ClusterPlace::Directory(path)) => line(format_args!("keep the cluster in {}", path.display())),
         Ok(ClusterPlace::Kubernetes(api)) => {

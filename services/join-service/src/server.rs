@@ -5,6 +5,7 @@ use crate::approver::{self, Pulse};
 use crate::back_end::BackEnd;
 use crate::config::Config;
 use crate::credentials::{Credentials, Secrets};
+use crate::denial_socket::DenialSocket;
 use crate::denials::DenialCheck;
 use crate::documents::{ClusterSnapshot, CurrentCluster};
 use crate::metrics::Metrics;
@@ -98,6 +99,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     let others = config.metrics.clone();
     program::allow_open_files(limits.connections)?;
     let signals = SignalStream::catch()?;
+    let socket = config.denial_socket.as_deref().map(DenialSocket::bind).transpose().map_err(ProgramError::unusable)?;
     let (metrics, last_key_error) = (Arc::new(Metrics::new()), Arc::new(LastKeyError::default()));
     let (look, looks) = watch::looks();
     let denials = DenialCheck::new(Arc::clone(&current), back_end.api_server().cloned().zip(config.unheard()));
@@ -142,6 +144,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         let bound = Bound::open(listen, admin_listen).await.map_err(ProgramError::running)?;
         let bound = bound.with_metrics(others).await.map_err(ProgramError::running)?;
         // Dropped, and so ended, with this function.
+        let _denying = socket.map(|socket| smol::spawn(socket.serve(Arc::clone(&current))));
         let _following = smol::spawn(watch::follow_configuration(current, back_end.clone(), looks.clone()));
         let _telling = back_end.api_server().cloned().map(|api| smol::spawn(api_certificate::tell(api)));
         let _watching = smol::spawn(watch::follow_records(store, back_end, looks));

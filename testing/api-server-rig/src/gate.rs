@@ -70,12 +70,14 @@ pub trait Passing: Send + Sync + 'static {
 impl Passing for () {}
 
 type Hold = Arc<Mutex<Option<Receiver<()>>>>;
+type Cut = Arc<Mutex<(Sender<()>, Receiver<()>)>>;
 
 /// A way to a server that is not the API server, over TCP as it is. Dropping it takes no more connections.
 #[derive(Debug)]
 pub struct Way {
     address: SocketAddr,
     hold: Hold,
+    cut: Cut,
     _serving: smol::Task<()>,
 }
 
@@ -87,15 +89,21 @@ impl Way {
     pub fn to(server: SocketAddr, passing: Arc<impl Passing>) -> Self {
         let listener = smol::block_on(TcpListener::bind("127.0.0.1:0")).expect("loopback");
         let (address, hold) = (listener.local_addr().expect("an address"), Hold::default());
-        let shared = Arc::clone(&hold);
+        let cut: Cut = Arc::new(Mutex::new(unbounded()));
+        let (shared, cutting) = (Arc::clone(&hold), Arc::clone(&cut));
         let serving = smol::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (hold, passing) = (Arc::clone(&shared), Arc::clone(&passing));
+                let (_, cut) = cutting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let until_cut = async move {
+                    let _closed = cut.recv().await;
+                    Ok(())
+                };
                 // Who hangs up, or is not there, is served no more.
-                smol::spawn(async move { drop(pass(stream, server, &hold, &*passing).await) }).detach();
+                smol::spawn(async move { drop(pass(stream, server, &hold, &*passing).or(until_cut).await) }).detach();
             }
         });
-        Self { address, hold, _serving: serving }
+        Self { address, hold, cut, _serving: serving }
     }
 
     /// Where it begins.
@@ -103,8 +111,36 @@ impl Way {
         self.address
     }
 
+    /// Breaks every connection there is. From now on nothing is said over new ones, until this is dropped.
+    pub fn cut(&self) -> Outage<'_> {
+        let (silence, held) = unbounded();
+        self.hold(Some(held));
+        self.break_all();
+        Outage { way: self, _silence: silence }
+    }
+
+    fn break_all(&self) {
+        let mut cut = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *cut, unbounded()).0.close();
+    }
+
     fn hold(&self, hold: Option<Receiver<()>>) {
         *self.hold.lock().unwrap_or_else(PoisonError::into_inner) = hold;
+    }
+}
+
+/// While it lasts, nobody is heard at the end of a [`Way`].
+#[derive(Debug)]
+pub struct Outage<'w> {
+    way: &'w Way,
+    /// Those that are held wait for it.
+    _silence: Sender<()>,
+}
+
+impl Drop for Outage<'_> {
+    fn drop(&mut self) {
+        self.way.hold(None);
+        self.way.break_all();
     }
 }
 

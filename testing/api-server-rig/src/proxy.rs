@@ -26,6 +26,8 @@ pub enum Fault {
     Silence,
     /// The API server does what is asked, and its answer is lost.
     LoseAnswer,
+    /// The same, and half of the beginning of its answer comes.
+    HalfAnswer,
     /// It waits until this is told.
     Held(Receiver<()>),
 }
@@ -173,7 +175,7 @@ async fn pass(state: &State, stream: TcpStream) -> std::io::Result<()> {
     let name = ServerName::try_from("127.0.0.1").map_err(std::io::Error::other)?;
     let upstream = state.connector.connect(name, TcpStream::connect(state.upstream).await?).await?;
     let (mut from_server, mut to_server) = smol::io::split(upstream);
-    let mut lose = false;
+    let (mut lose, mut halve) = (false, false);
     let mut buffers = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     loop {
         let asked = async { from_client.read(&mut buffers.0).await.map(|n| (true, n)) };
@@ -185,6 +187,10 @@ async fn pass(state: &State, stream: TcpStream) -> std::io::Result<()> {
                     None => to_server.write_all(&buffers.0[..length]).await?,
                     Some(Fault::LoseAnswer) => {
                         lose = true;
+                        to_server.write_all(&buffers.0[..length]).await?;
+                    }
+                    Some(Fault::HalfAnswer) => {
+                        halve = true;
                         to_server.write_all(&buffers.0[..length]).await?;
                     }
                     Some(Fault::Held(until)) => {
@@ -206,6 +212,11 @@ async fn pass(state: &State, stream: TcpStream) -> std::io::Result<()> {
                 }
             }
             (false, _) if lose => return Ok(()),
+            (false, length) if halve => {
+                to_client.write_all(&buffers.1[..length / 2]).await?;
+                to_client.flush().await?;
+                return std::future::pending().await;
+            }
             (false, length) => to_client.write_all(&buffers.1[..length]).await?,
         }
     }

@@ -29,9 +29,9 @@ impl<S: Source> Follower<S> {
     /// long as that takes.
     pub fn look(&mut self) {
         // Before reading: what is told meanwhile is looked at next.
-        let heard = self.current.source.documents().heard();
-        self.current.freshness().begin(Instant::now());
-        self.look_at_denials();
+        let (heard, now) = (self.current.source.documents().heard(), Instant::now());
+        self.current.freshness().begin(now);
+        self.look_at_denials(heard.map_or(now, |heard| heard.as_of));
         self.look_at_collateral();
         let current = Arc::clone(&self.current);
         let attestation = current.source.documents().fingerprint(Part::Attestation);
@@ -46,7 +46,8 @@ impl<S: Source> Follower<S> {
     }
 
     /// First, and by themselves: a denial counts while any other file is broken. Where they cannot be read, those of before stay.
-    fn look_at_denials(&self) {
+    /// They are read as of then, or later.
+    fn look_at_denials(&self, as_of: Instant) {
         let current = &*self.current;
         let before = Arc::clone(&current.snapshot().denials);
         let denials = current.source.documents().denials();
@@ -57,8 +58,10 @@ impl<S: Source> Follower<S> {
                 let next = Snapshot { denials: Arc::new(denials), ..(*current.snapshot()).clone() };
                 current.put_in_force(next, DENIALS);
             }
-            Err(error) => current.keep(DENIALS, &error),
+            Err(error) => return current.keep(DENIALS, &error),
         }
+        // Once they are in force: nobody looks in between, and finds a machine in neither.
+        current.told.listed(&current.snapshot().denials, as_of);
     }
 
     /// What is bad keeps what was, until that ends by its own dates; and so does what is gone.

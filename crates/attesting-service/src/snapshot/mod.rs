@@ -2,15 +2,16 @@
 //! documents do.
 
 mod follower;
+mod told;
 
 use crate::clock::unix;
 use crate::freshness::{Behind, Freshness};
 use latchkey_attestation::policy::TpmRevocations;
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::verify::ProcessorCollateral;
-use latchkey_attestation::{Policy, References};
+use latchkey_attestation::{EkDigest, Policy, References};
 use latchkey_cluster_store::objects::COLLATERAL_MAP;
-use latchkey_cluster_store::{Denials, Documents, Part, StoreError};
+use latchkey_cluster_store::{Denials, Documents, NotDenied, Part, ReleaseRefusal, StoreError};
 use latchkey_collateral::{Bundle, Collateral, CollateralError, Stamp};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 pub use follower::Follower;
+use told::Told;
+pub use told::TooManyTold;
 
 /// Where a service reads what it decides by. Calls block, and may take as long as a disk or a network does.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
@@ -171,6 +174,7 @@ fn log_denials(denials: &Denials) {
 pub struct Current<S: Source> {
     source: S,
     snapshot: RwLock<Arc<Snapshot<S::Own>>>,
+    told: Told,
     /// Held for moments, never while something is read.
     freshness: Mutex<Freshness>,
     loaded: Fingerprints,
@@ -224,7 +228,7 @@ impl<S: Source> Current<S> {
         freshness.end(heard, Instant::now());
         let freshness = Mutex::new(freshness);
         let (snapshot, collateral) = (RwLock::new(Arc::new(snapshot)), collateral.map(Path::to_owned));
-        Ok(Self { source, snapshot, freshness, loaded, collateral, collateral_loaded })
+        Ok(Self { source, snapshot, told: Told::default(), freshness, loaded, collateral, collateral_loaded })
     }
 
     /// Where it is read.
@@ -254,6 +258,37 @@ impl<S: Source> Current<S> {
     /// What counts now.
     pub fn snapshot(&self) -> Arc<Snapshot<S::Own>> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The witness that nobody shut this machine out: neither the documents, as of when they are known, nor root at this service.
+    ///
+    /// # Errors
+    /// [`ReleaseRefusal::MachineDenied`].
+    pub fn not_denied(&self, ek: &EkDigest) -> Result<NotDenied, ReleaseRefusal> {
+        // In this order: what is not told any more because it is listed is in the snapshot by then, which is as of then, or later.
+        if self.told.has(ek) {
+            return Err(ReleaseRefusal::MachineDenied { ek: *ek });
+        }
+        let as_of = self.as_of();
+        self.snapshot().denials.check(ek, as_of)
+    }
+
+    /// Shuts a machine out from now on, by root's word, until the documents list it or [`Self::allow`] takes that back.
+    ///
+    /// # Errors
+    /// [`TooManyTold`]: nothing was done.
+    pub fn deny(&self, ek: EkDigest) -> Result<(), TooManyTold> {
+        self.told.deny(ek, Instant::now())
+    }
+
+    /// Takes [`Self::deny`] back; whether it denied something. What the documents list stays denied.
+    pub fn allow(&self, ek: &EkDigest) -> bool {
+        self.told.allow(ek)
+    }
+
+    /// Machines that are shut out by root's word, and that the documents did not list since.
+    pub fn told(&self) -> Vec<EkDigest> {
+        self.told.all()
     }
 
     /// Parts whose content in use may be older than what the directory says, since when, and why.

@@ -2,7 +2,8 @@
 
 use latchkey_test_support::until;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::ApiServer;
 use tempfile::TempDir;
@@ -42,11 +43,60 @@ impl ApiServer {
     /// As [`Self::snapshot_etcd`].
     pub fn restore_etcd(&mut self, copy: &TempDir) {
         self.kill_api();
+        self.restore_etcd_beneath(copy);
+        self.start_api();
+    }
+
+    /// The same beneath an API server that goes on running, as its operator must not do it.
+    ///
+    /// # Panics
+    /// As [`Self::start_etcd`].
+    pub fn restore_etcd_beneath(&mut self, copy: &TempDir) {
         self.kill_etcd();
         fs::remove_dir_all(self.path("etcd")).expect("etcd's files");
         copied(copy.path(), &self.path("etcd")).expect("etcd's files");
         self.start_etcd();
+    }
+
+    /// A snapshot as an operator takes it, while all goes on.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn save_snapshot(&self) -> PathBuf {
+        let snapshot = self.path("snapshot.db");
+        let mut etcdctl = self.command("etcdctl", "etcdctl");
+        etcdctl
+            .arg(format!("--endpoints=http://{}", self.ports.etcd.address()))
+            .args(["snapshot", "save"])
+            .arg(&snapshot);
+        self.done("etcdctl", etcdctl);
+        snapshot
+    }
+
+    /// Restores it as etcd's documentation says for Kubernetes, with all API servers stopped meanwhile: revisions that were told are
+    /// not used again, and watches of before are ended.
+    ///
+    /// # Panics
+    /// If it cannot be restored, or they do not start again.
+    pub fn restore_snapshot(&mut self, snapshot: &Path) {
+        self.kill_api();
+        self.kill_etcd();
+        fs::remove_dir_all(self.path("etcd")).expect("etcd's files");
+        let peers = self.ports.peers.address();
+        let mut etcdutl = self.command("etcdutl", "etcdutl");
+        etcdutl.args(["snapshot", "restore"]).arg(snapshot).arg("--data-dir").arg(self.path("etcd"));
+        etcdutl.args(["--name=rig", "--bump-revision=1000000000", "--mark-compacted"]);
+        etcdutl.arg(format!("--initial-cluster=rig=http://{peers}"));
+        etcdutl.arg(format!("--initial-advertise-peer-urls=http://{peers}"));
+        self.done("etcdutl", etcdutl);
+        self.start_etcd();
         self.start_api();
+    }
+
+    /// Runs a program to its good end.
+    fn done(&self, name: &str, mut command: Command) {
+        let ended = command.status().expect("it can be started");
+        assert!(ended.success(), "{name}: {}", self.said(name));
     }
 
     /// Has it full: from now on it takes no write.

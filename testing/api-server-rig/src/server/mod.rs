@@ -4,6 +4,7 @@ mod etcd;
 
 use crate::authority::{Authority, Credentials, key};
 use crate::client::Client;
+use crate::gate::{Outage, Way};
 use crate::kubeconfig;
 use crate::programs::program;
 use latchkey_test_support::{Port, Process, spawn, until};
@@ -14,6 +15,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// How much of what a program said is shown when it does not get ready.
@@ -27,6 +29,8 @@ pub struct Setup {
     /// kube-controller-manager as well: it issues certificates that were approved, fills service accounts' tokens,
     /// and deletes tokens that ended.
     pub controllers: bool,
+    /// It reaches etcd by a way that can be cut: [`ApiServer::cut_off`]. One beside it does not.
+    pub apart: bool,
     /// Arguments of the API server, `(name, value)` without dashes; they count instead of those of the same name here.
     pub arguments: Vec<(String, String)>,
 }
@@ -39,6 +43,7 @@ pub struct ApiServer {
     controllers: Option<Process>,
     api: Option<Process>,
     etcd: Option<Process>,
+    way_to_etcd: Option<Way>,
     arguments: Vec<(String, String)>,
     pub(crate) authority: Authority,
     ports: Ports,
@@ -85,6 +90,7 @@ impl ApiServer {
             controllers: None,
             api: None,
             etcd: None,
+            way_to_etcd: None,
             arguments: setup.arguments,
             authority: Authority::make(),
             ports: Ports { api: Port::reserve(), etcd: Port::reserve(), peers: Port::reserve() },
@@ -92,6 +98,7 @@ impl ApiServer {
         };
         server.write_certificates();
         server.start_etcd();
+        server.way_to_etcd = setup.apart.then(|| Way::to(server.ports.etcd.address(), Arc::new(())));
         server.start_api();
         if setup.controllers {
             server.start_controllers();
@@ -134,6 +141,11 @@ impl ApiServer {
         Client::new(&self.url(), self.authority(), Some(credentials), None)
     }
 
+    /// The same, at another API server of the same cluster.
+    pub fn client_at(&self, peer: &Peer, credentials: &Credentials) -> Client {
+        Client::new(&format!("https://{}", peer.address()), self.authority(), Some(credentials), None)
+    }
+
     /// Asks as who has a bearer token, for example a bootstrap token: `id.secret`.
     pub fn bearer(&self, token: &str) -> Client {
         Client::new(&self.url(), self.authority(), None, Some(token.to_owned()))
@@ -171,7 +183,8 @@ impl ApiServer {
     /// # Panics
     /// As [`Self::start`].
     pub fn start_api(&mut self) {
-        self.api = Some(self.api_server("kube-apiserver", &self.ports.api));
+        let etcd = self.way_to_etcd.as_ref().map_or(self.ports.etcd.address(), Way::address);
+        self.api = Some(self.api_server("kube-apiserver", &self.ports.api, etcd));
     }
 
     /// Has the API server stand still: connections stay open, new ones are taken by the kernel, and nothing is answered.
@@ -188,6 +201,14 @@ impl ApiServer {
         }
     }
 
+    /// The API server is cut off from etcd, while this lasts: it listens, and hears of nothing that others write.
+    ///
+    /// # Panics
+    /// If it is not [`Setup::apart`].
+    pub fn cut_off(&self) -> Outage<'_> {
+        self.way_to_etcd.as_ref().expect("a way to etcd that can be cut").cut()
+    }
+
     /// Another API server over the same etcd, with the same authority and the same arguments: that of a second control plane. It is
     /// ready, and ends before this one is dropped.
     ///
@@ -195,13 +216,13 @@ impl ApiServer {
     /// As [`Self::start`].
     pub fn beside(&self) -> Peer {
         let port = Port::reserve();
-        Peer { _api: self.api_server("kube-apiserver-beside", &port), port }
+        Peer { _api: self.api_server("kube-apiserver-beside", &port, self.ports.etcd.address()), port }
     }
 
     /// A ready one, whose words go to the file of this name.
-    fn api_server(&self, name: &str, port: &Port) -> Process {
+    fn api_server(&self, name: &str, port: &Port, etcd: SocketAddr) -> Process {
         let mut command = self.command("kube-apiserver", name);
-        command.args(self.api_arguments(port));
+        command.args(self.api_arguments(port, etcd));
         let process = self.run("kube-apiserver", command);
         let url = format!("https://{}", port.address());
         let admin = Client::new(&url, self.authority(), Some(&self.admin()), None);
@@ -247,7 +268,7 @@ impl ApiServer {
         self.write("service-account.pub", &accounts.public_key_pem());
     }
 
-    fn api_arguments(&self, port: &Port) -> Vec<String> {
+    fn api_arguments(&self, port: &Port, etcd: SocketAddr) -> Vec<String> {
         let mut arguments: Vec<String> = [
             "--advertise-address=127.0.0.1",
             "--bind-address=127.0.0.1",
@@ -272,7 +293,7 @@ impl ApiServer {
             arguments.push(format!("--{option}={}", self.path(name).display()));
         }
         arguments.push(format!("--secure-port={}", port.number()));
-        arguments.push(format!("--etcd-servers=http://{}", self.ports.etcd.address()));
+        arguments.push(format!("--etcd-servers=http://{etcd}"));
         let names = |argument: &str, name: &str| argument[2..].split('=').next() == Some(name);
         let asked = |argument: &str| {
             self.arguments.iter().any(|(name, _)| {

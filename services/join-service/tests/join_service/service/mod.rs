@@ -12,6 +12,7 @@ mod certified_keys;
 mod clocks;
 mod control_planes;
 mod crash;
+mod denial_socket;
 mod denials;
 mod encrypted_guests;
 mod firmware;

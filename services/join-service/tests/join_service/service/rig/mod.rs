@@ -2,6 +2,7 @@
 
 mod machine;
 mod service;
+mod socket;
 
 use latchkey_attestation::reference::PlatformProfile as MachineType;
 use latchkey_attestation::reference::{Description, ManifestName, Origin, Reference};
@@ -22,6 +23,7 @@ use tempfile::TempDir;
 
 pub(crate) use machine::Machine;
 pub(crate) use service::{AGENT, Answer, Client, Service, join_request};
+pub(crate) use socket::Socket;
 
 /// PCR 11 of the image that is admitted.
 pub(crate) const IMAGE: [u8; 32] = [0x0b; 32];
