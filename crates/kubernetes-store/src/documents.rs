@@ -4,7 +4,7 @@ use crate::connection::in_time;
 use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_conflict};
 use crate::store::{KubernetesStore, Watched};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, PostParams};
 use latchkey_attestation::{EkDigest, Policy, References, Refusal};
 use latchkey_cluster_store::object_documents::{path_of, references_in, remember_in, revisions_in};
 use latchkey_cluster_store::objects::{
