@@ -48,7 +48,8 @@ impl Report for ListReport {
         }
         for one in self.held.iter().filter(|one| !denied(&one.ek_sha256)) {
             let asked = format!("({})", printable(&one.asks_for_name));
-            table.row([asked, "-".to_owned(), "held".to_owned(), one.ek_sha256.to_string()]);
+            let state = format!("held, firmware {}", one.firmware.word());
+            table.row([asked, "-".to_owned(), state, one.ek_sha256.to_string()]);
         }
         for ek in self.denied.iter().filter(|ek| self.nodes.iter().all(|node| node.ek_sha256 != **ek)) {
             table.row(["-".to_owned(), "-".to_owned(), "denied".to_owned(), ek.to_string()]);
@@ -133,6 +134,7 @@ fn waiting(held: &PendingRecord) -> Vec<(&'static str, String)> {
     vec![
         ("held", "it waits for `latchkey node admit`".to_owned()),
         ("asks for", format!("the name {}; disk {}", printable(&held.asks_for_name), held.disk)),
+        ("firmware", printable(&held.firmware.describe())),
     ]
 }
 

@@ -74,12 +74,18 @@ impl ClusterFile {
 
 /// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
 pub(crate) fn check_version(json: &[u8]) -> Result<(), ContentError> {
+    let version = version_of(json)?;
+    if version == VERSION { Ok(()) } else { Err(ContentError::Version(version)) }
+}
+
+/// The version that a file says.
+pub(crate) fn version_of(json: &[u8]) -> Result<u64, ContentError> {
     #[derive(Deserialize)]
     struct VersionOnly {
         version: u64,
     }
     let VersionOnly { version } = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
-    if version == VERSION { Ok(()) } else { Err(ContentError::Version(version)) }
+    Ok(version)
 }
 
 mod hex_32 {
