@@ -69,6 +69,7 @@ impl Job {
                     "enforce",
                     "warn",
                     "firmware-refuse",
+                    "firmware-known",
                     "policy-out",
                 ];
                 if let Some(flag) = flags.into_iter().find(|flag| arguments.has(flag)) {

@@ -100,4 +100,5 @@ pub(crate) fn reason_codes() -> impl Iterator<Item = Reason> {
         .chain(reasons::<metadata::MetadataCode>())
         .chain(reasons::<switch_root::SwitchRootCode>())
         .chain(reasons::<power::PowerCode>())
+        .chain(reasons::<processor::ReportCode>())
 }

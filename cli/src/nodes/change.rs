@@ -1,6 +1,6 @@
 //! `latchkey node admit`, `deny`, `allow`, `remove`: the operator's word about one machine.
 
-use latchkey_attestation::{EkDigest, KnownBy};
+use latchkey_attestation::{EkDigest, FirmwareStanding, KnownBy};
 use latchkey_cluster_store::{DenialAsk, DenialOutcome, Denials, NodeName, NodeRecord, RoleRule};
 use latchkey_keys::{ClusterId, Uuid};
 use serde::Serialize;
@@ -33,6 +33,7 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         ek_sha256: ek,
         role: role.role().map_or("-", latchkey_cluster_store::Role::name),
         was_waiting: held.is_some(),
+        firmware: held.as_ref().map(|one| one.firmware.clone()),
         asked_for_name: held.map(|one| printable(&one.asks_for_name)),
         on_record_as: record.map(|record| record.name),
         name,
@@ -46,6 +47,8 @@ struct AdmitReport {
     role: &'static str,
     name: Option<NodeName>,
     was_waiting: bool,
+    /// Whether its firmware is one that a manifest lists; nothing of a machine that did not wait.
+    firmware: Option<FirmwareStanding>,
     asked_for_name: Option<String>,
     #[serde(skip)]
     on_record_as: Option<NodeName>,
@@ -58,10 +61,17 @@ impl Report for AdmitReport {
             (None, Some(asked)) => format!("as it asks: {asked}"),
             (None, None) => "as it asks".to_owned(),
         };
+        let firmware = self.firmware.as_ref().map_or_else(
+            || "not judged: the machine did not wait here".to_owned(),
+            |standing| printable(&standing.describe()),
+        );
+        let tone =
+            if matches!(self.firmware, Some(FirmwareStanding::Known { .. })) { Tone::Good } else { Tone::Warning };
         pairs(&[
             ("admitted", style.paint(Tone::Good, &self.ek_sha256.to_string())),
             ("role", self.role.to_owned()),
             ("name", name),
+            ("firmware", style.paint(tone, &firmware)),
         ])
     }
 }

@@ -84,7 +84,8 @@ impl Report for ListReport {
             row([node.name.to_string(), node.role.name().to_owned(), state], seen.as_ref(), &node.ek_sha256);
         }
         for one in self.held.iter().filter(|one| !denied(&one.ek_sha256)) {
-            row([format!("({})", one.asks_for_name), absent(), "held".to_owned()], None, &one.ek_sha256);
+            let state = format!("held, firmware {}", one.firmware.word());
+            row([format!("({})", printable(&one.asks_for_name)), absent(), state], None, &one.ek_sha256);
         }
         for ek in self.denied.iter().filter(|ek| self.nodes.iter().all(|node| node.record.ek_sha256 != **ek)) {
             row([absent(), absent(), "denied".to_owned()], None, ek);
@@ -196,6 +197,7 @@ fn waiting(held: &PendingRecord) -> Vec<(&'static str, String)> {
     vec![
         ("held", "it waits for `latchkey node admit`".to_owned()),
         ("asks for", format!("the name {}; disk {}", printable(&held.asks_for_name), held.disk)),
+        ("firmware", printable(&held.firmware.describe())),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! `latchkey policy check`: explains whom a policy admits, and how kept evidence stands beside it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use latchkey_attestation::policy::{EkTemplates, ReferenceRule, TrustedBy};
@@ -49,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
 struct CheckReport<'a> {
     trusts: Vec<String>,
     pcrs: Registers,
+    firmware: Firmware<'a>,
     ek_templates: &'a EkTemplates,
     manifests: Vec<ManifestRow<'a>>,
     images: Vec<ImageRow<'a>>,
@@ -64,6 +66,21 @@ struct CheckReport<'a> {
 struct Registers {
     enforce: PcrSet,
     warn: PcrSet,
+}
+
+/// Whether a machine's firmware must be known, and the types of machines that list some.
+#[derive(Serialize)]
+struct Firmware<'a> {
+    known_alone: bool,
+    known: BTreeSet<&'a str>,
+}
+
+impl Firmware<'_> {
+    fn in_words(&self) -> String {
+        let known = self.known.iter().copied().collect::<Vec<_>>().join(", ");
+        let demanded = if self.known_alone { "known alone" } else { "any" };
+        format!("{demanded}; known is that of {}", if known.is_empty() { "no machine" } else { &known })
+    }
 }
 
 /// A manifest that the policy names.
@@ -113,9 +130,14 @@ impl<'a> CheckReport<'a> {
             revoked: manifest.values().revoked(),
             values: manifest.values(),
         };
+        let machines = || trust.references.iter().flat_map(|one| one.values().images()).flat_map(Image::machines);
         Self {
             trusts: trust_rules(policy),
             pcrs: Registers { enforce: policy.enforced(), warn: policy.warned() },
+            firmware: Firmware {
+                known_alone: policy.demands_known_firmware(),
+                known: machines().filter(|machine| machine.firmware().is_some()).map(PlatformProfile::name).collect(),
+            },
             ek_templates: policy.ek_templates(),
             manifests: named(trust).map(manifest).collect(),
             images: rows(trust).map(|row| ImageRow::of(policy, row)).collect(),
@@ -136,6 +158,7 @@ impl<'a> CheckReport<'a> {
             ("identity", identity_in_words(self.ek_templates)),
             ("enforces", format!("PCR {}", indices(self.pcrs.enforce.iter()))),
             ("warns", format!("PCR {}", indices(self.pcrs.warn.iter()))),
+            ("firmware", self.firmware.in_words()),
             ("lock", "PCR 15: zero before a node joins, its cluster's value afterwards".to_owned()),
             ("rollback", rollback.to_owned()),
         ])

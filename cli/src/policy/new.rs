@@ -81,13 +81,14 @@ pub(crate) struct Draft {
     enforce: PcrSet,
     warn: PcrSet,
     firmware_refuse: PcrSet,
+    firmware_known: bool,
     snp: Option<Section>,
     tdx: Option<TdxSection>,
 }
 
 impl Draft {
-    /// From the flags of [`TrustRuleFile::from_arguments`], `--ak-algorithm`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`, `--snp-report`,
-    /// `--tdx-quote`.
+    /// From the flags of [`TrustRuleFile::from_arguments`], `--ak-algorithm`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`,
+    /// `--firmware-known`, `--snp-report`, `--tdx-quote`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let enforce = pcrs(arguments, "enforce", &ENFORCE)?;
         let warn = pcrs(arguments, "warn", &WARN)?;
@@ -106,7 +107,8 @@ impl Draft {
         if snp.is_none() && tdx.is_none() && arguments.has("collateral") {
             return Err(CommandError::usage("--collateral goes with --snp-report FILE or --tdx-quote FILE"));
         }
-        Ok(Self { ek_templates, ak_trust, ak_algorithms, enforce, warn, firmware_refuse, snp, tdx })
+        let firmware_known = arguments.has("firmware-known");
+        Ok(Self { ek_templates, ak_trust, ak_algorithms, enforce, warn, firmware_refuse, firmware_known, snp, tdx })
     }
 
     /// The policy with these manifests and their minimum versions, all of the same signers.
@@ -140,6 +142,7 @@ impl Draft {
                 warn: FirmwareChange::registers().without(self.enforce).without(self.firmware_refuse),
                 refuse: self.firmware_refuse,
             },
+            firmware: self.firmware_known.then_some("known"),
             lock: "pcr-15",
             references: manifests.iter().map(rule).collect(),
             snp: self.snp.as_ref(),
@@ -174,6 +177,8 @@ struct PolicyFile<'a> {
     ak_algorithms: &'a [AkAlgorithm],
     pcrs: RegisterRules,
     firmware_change: FirmwareRules,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    firmware: Option<&'static str>,
     lock: &'static str,
     references: Vec<ReferenceRuleFile>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
-use latchkey_attestation::parse::{PemError, PemSection};
+use latchkey_pem::{PemError, PemSection};
 use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::which_machine;
 
@@ -86,7 +87,8 @@ fn certificates(paths: &[PathBuf]) -> Result<Vec<String>, CommandError> {
     for path in paths {
         let file = files::read(path, MAX_PEM)?;
         let unusable = |error: PemError| {
-            CommandError::usage(format!("{} cannot be used", path.display())).because(error.to_string())
+            CommandError::new(Exit::Usage, error.code(), format!("{} cannot be used", path.display()))
+                .because(error.to_string())
         };
         // DER is no text, and gets the advice below.
         let sections = if PemSection::is_in(&file) { PemSection::all(&file).map_err(unusable)? } else { Vec::new() };

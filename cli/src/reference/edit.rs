@@ -1,4 +1,4 @@
-//! `latchkey reference add` and `latchkey reference revoke`: the next revision of a manifest.
+//! `latchkey reference add` and `latchkey reference revoke`: the next revision of a manifest, and how it is written.
 
 use std::path::Path;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<Exit, Com
     finish(&next.map_err(unfit)?, revision, arguments, output)
 }
 
-fn finish(
+pub(super) fn finish(
     next: &ReferenceValues,
     base: Revision,
     arguments: &Arguments,
@@ -101,11 +101,11 @@ impl Report for RevisionReport<'_> {
 }
 
 /// `--serial`, or the next one.
-fn serial(base: &ReferenceValues, arguments: &Arguments) -> Result<u64, CommandError> {
+pub(super) fn serial(base: &ReferenceValues, arguments: &Arguments) -> Result<u64, CommandError> {
     Ok(arguments.value("serial")?.unwrap_or_else(|| base.serial().saturating_add(1)))
 }
 
-fn operand<'a>(arguments: &'a Arguments, index: usize, name: &str) -> Result<&'a Path, CommandError> {
+pub(super) fn operand<'a>(arguments: &'a Arguments, index: usize, name: &str) -> Result<&'a Path, CommandError> {
     arguments.operand(index).map(Path::new).ok_or_else(|| CommandError::usage(format!("{name} is missing")))
 }
 
@@ -132,6 +132,6 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn unfit(refusal: Refusal) -> CommandError {
+pub(super) fn unfit(refusal: Refusal) -> CommandError {
     CommandError::refused(Exit::Usage, "such a manifest cannot be", &refusal)
 }

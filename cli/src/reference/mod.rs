@@ -2,6 +2,7 @@
 
 mod check;
 mod edit;
+mod firmware;
 mod install;
 mod key;
 mod signer;
@@ -25,6 +26,7 @@ use crate::trust::signature_beside;
 
 pub(crate) use check::{launches, run as check, tdx_registers, window};
 pub(crate) use edit::{add, revoke};
+pub(crate) use firmware::{add as add_firmware, remove as remove_firmware};
 pub(crate) use install::run as install;
 pub(crate) use key::{new_key, sign};
 pub(crate) use signer::signer_key;

@@ -30,6 +30,7 @@ pub(super) const NEW: Command = Command {
         table::ENFORCE,
         table::WARN,
         table::FIRMWARE_REFUSE,
+        table::FIRMWARE_KNOWN,
         Flag {
             need: AnyNumber,
             ..flag(

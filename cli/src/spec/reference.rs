@@ -121,6 +121,48 @@ pub(super) const REVOKE: Command = Command {
     run: reference::revoke,
 };
 
+const MACHINE: Flag = Flag {
+    long: "machine",
+    value: Some("NAME"),
+    need: AtMostOnce,
+    text: "the name of this type of machine [the one that `latchkey record` was given]",
+};
+
+pub(super) const ADD_FIRMWARE: Command = Command {
+    path: &["reference", "add-firmware"],
+    operands: &[
+        BASE,
+        Operand {
+            name: "RECORDED",
+            required: true,
+            text: "what `latchkey record` wrote of a machine with this firmware",
+        },
+    ],
+    flags: &[OUT, MACHINE, SERIAL, KEY, PASSWORD],
+    summary: "makes firmware known: the next revision, with a machine that has it",
+    about: "Of a boot that you trust, of an image of BASE, the values of PCR 0 and 2 (the firmware's\ncode and that of option ROMs) come in, as a further type of machine of that image. They\ncount for all images of the policy's manifests. Under `\"firmware\": \"known\"` (`latchkey\npolicy new --firmware-known`) machines with any other firmware are refused; without it\n`latchkey node list` tells which of those that wait have it.",
+    examples: &[
+        "latchkey record 10.0.0.5 --policy policy.json --name edge --version 1.0.0 \\",
+        "    --machine model-a-2.14 --out model-a.json",
+        "latchkey reference add-firmware edge.json model-a.json --key release.key \\",
+        "    --out edge-2.json",
+    ],
+    run: reference::add_firmware,
+};
+
+pub(super) const REMOVE_FIRMWARE: Command = Command {
+    path: &["reference", "remove-firmware"],
+    operands: &[BASE, Operand { name: "MACHINE", required: true, text: "the type of machine that lists the firmware" }],
+    flags: &[OUT, SERIAL, KEY, PASSWORD],
+    summary: "makes firmware unknown: the next revision, without the machines that list it",
+    about: "All types of machines of this name that list firmware go, from every image. Where one\nwas all that an image had, revoke the image.",
+    examples: &[
+        "latchkey reference remove-firmware edge-2.json model-a-2.14 --key release.key \\",
+        "    --out edge-3.json",
+    ],
+    run: reference::remove_firmware,
+};
+
 pub(super) const INSTALL: Command = Command {
     path: &["reference", "install"],
     operands: &[MANIFEST],

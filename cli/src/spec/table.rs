@@ -119,6 +119,9 @@ pub(super) const FIRMWARE_REFUSE: Flag = Flag {
     text: "registers of firmware (0 to 3 and 6) that refuse a machine when they are not as on\nits record [none: a warning]",
 };
 
+pub(super) const FIRMWARE_KNOWN: Flag =
+    switch("firmware-known", "refuse machines whose firmware no manifest lists (`latchkey reference add-firmware`)");
+
 pub(super) const fn flag(long: &'static str, value: &'static str, text: &'static str) -> Flag {
     Flag { long, value: Some(value), need: AtMostOnce, text }
 }
@@ -210,6 +213,7 @@ pub(super) const COMMANDS: &[Command] = &[
             ENFORCE,
             WARN,
             FIRMWARE_REFUSE,
+            FIRMWARE_KNOWN,
             flag("machine", "NAME", "the machine type whose values these are [recorded-machine]"),
             flag("serial", "NUMBER", "the manifest's revision; a newer one is higher [seconds since 1970]"),
             flag("policy-out", "FILE", "write a policy that admits this image on TPMs trusted by the flags above"),
@@ -246,6 +250,8 @@ pub(super) const COMMANDS: &[Command] = &[
     reference::CHECK,
     reference::ADD,
     reference::REVOKE,
+    reference::ADD_FIRMWARE,
+    reference::REMOVE_FIRMWARE,
     reference::INSTALL,
     super::init::INIT,
     Command {

@@ -44,8 +44,8 @@ const UNCOUNTED: &str = "denials are not counted, so that none is missed that ge
 
 /// A machine that nobody let in yet.
 fn waits(held: &PendingRecord) -> String {
-    let (name, ek) = (&held.asks_for_name, held.ek_sha256);
-    format!("a machine that asks for the name {name} waits: `latchkey node admit {ek}`")
+    let (name, ek, firmware) = (&held.asks_for_name, held.ek_sha256, held.firmware.word());
+    format!("a machine that asks for the name {name}, firmware {firmware}, waits: `latchkey node admit {ek}`")
 }
 
 /// A line for each thing that somebody should look at.

@@ -2,7 +2,7 @@
 
 use latchkey_attestation::reference::Rule;
 use latchkey_attestation::validate::{AdmittedImage, AdmittedProcessor, Warning};
-use latchkey_attestation::{Component, Digest, EkTrust, PcrValues, Policy};
+use latchkey_attestation::{Component, Digest, EkTrust, FirmwareStanding, PcrValues, Policy};
 
 use super::words::{
     demanded_in_words, ends_in_words, image_in_words, processor_in_words, trust_in_words, vouched_in_words,
@@ -19,7 +19,8 @@ pub(super) struct Claims<'a> {
     pub(super) pcrs: &'a PcrValues,
     pub(super) warnings: &'a [Warning],
     pub(super) resets: (u32, u32),
-    pub(super) firmware: u64,
+    pub(super) firmware: &'a FirmwareStanding,
+    pub(super) tpm_firmware: u64,
     pub(super) processor: Option<&'a AdmittedProcessor>,
     pub(super) rests: &'a Rests,
     pub(super) beside: Beside<'a>,
@@ -35,7 +36,8 @@ impl Claims<'_> {
             ("vouched by", vouched_in_words(self.image, self.beside.trust)),
             ("TPM", format!("{}\n{}", self.ek, trust_in_words(self.tpm_trust))),
             ("lock", self.lock_in_words()),
-            ("TPM state", format!("{resets} resets, {restarts} restarts, firmware {:#018x}", self.firmware)),
+            ("TPM state", format!("{resets} resets, {restarts} restarts, firmware {:#018x}", self.tpm_firmware)),
+            ("firmware", printable(&self.firmware.describe())),
         ];
         rows.extend(self.processor.map(|processor| ("processor", processor_in_words(processor))));
         let Rests { demanded, ends } = self.rests;

@@ -16,6 +16,7 @@ mod firmware;
 mod firmware_sample;
 mod image;
 mod init;
+mod known_firmware;
 mod kubernetes;
 mod launch;
 mod measure;

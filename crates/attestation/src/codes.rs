@@ -415,6 +415,8 @@ reason_codes! {
     // Policy: the measurements.
     /// PCR 0 to 3 or 6.
     FirmwareDiffers = "firmware-differs", Platform, MeasurementsRefused, "record reference values for this firmware build, or let the policy only warn about PCR 0 to 3 and 6";
+    /// The policy takes known firmware alone, and no manifest lists this machine's.
+    FirmwareUnknown = "firmware-unknown", Platform, MeasurementsRefused, "if you trust this machine's firmware, record a boot of it (`latchkey record`), add it to a manifest (`latchkey reference add-firmware`), and put that in force; else look at what its firmware is";
     /// PCR 4.
     BootLoaderDiffers = "boot-loader-differs", Platform, MeasurementsRefused, "let the firmware start a unified kernel image of the reference values, to the byte and without another loader in between, or add this one to them";
     /// PCR 5.
@@ -492,7 +494,7 @@ reason_codes! {
     /// The policy names a manifest that is not loaded.
     ReferenceMissing = "reference-missing", Operator, VerifierUnavailable, "provide every reference manifest that the policy names";
     /// A manifest does not fit the policy's PCRs.
-    ReferenceUnfit = "reference-unfit", Operator, VerifierUnavailable, "give every image a value for each PCR the policy enforces, and enforce none that the policy does not quote";
+    ReferenceUnfit = "reference-unfit", Operator, VerifierUnavailable, "give every image a value for each PCR the policy enforces, and enforce none that the policy does not quote; under `\"firmware\": \"known\"` let a manifest list some (`latchkey reference add-firmware`)";
 
     // Recorded evidence.
     /// The recording is no JSON of the closed schema.

@@ -56,5 +56,5 @@ pub use record::{OfflineFinding, RecordedEvidence, Unproven};
 pub use reference::{AuthenticManifest, ManifestFile, ReferenceValues, References, SignerKey};
 pub use refusal::{Blame, CoarseReason, Difference, ReasonCode, Refusal};
 pub use report_data::{report_data, svsm_report_data};
-pub use validate::{Admission, LockExpectation};
+pub use validate::{Admission, FirmwareStanding, LockExpectation};
 pub use verify::{Appraisal, EkDigest, EkTrust, KnownBy, Pending, TrustedAk, VerifiedEvidence};

@@ -12,7 +12,7 @@ use crate::parse::{AttesterIdentity, Bytes, Digest, PcrValues, ProcessorEvidence
 use crate::policy::{Policy, by_name};
 use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
-use crate::validate::{AdmittedImage, LockExpectation, Match, Warning, match_image};
+use crate::validate::{AdmittedImage, FirmwareStanding, LockExpectation, Match, Warning, match_image};
 use crate::verify::{Claimed, EkDigest, EkTrust, QuoteFacts, VerifiedEvidence, check_identity, check_quote};
 #[cfg(feature = "processors")]
 use crate::{
@@ -173,7 +173,7 @@ impl RecordedEvidence {
         let (quote, signature) = (self.quote.as_slice(), self.signature.as_slice());
         let binding = self.binding.as_bytes();
         let facts = check_quote(&ek.public, &ak, quote, signature, &self.pcrs, policy.selection(), binding)?;
-        let Match { image, warnings, .. } = match_image(policy, &self.pcrs, references, now)?;
+        let Match { image, warnings, firmware, .. } = match_image(policy, &self.pcrs, references, now)?;
         let locked = lock.check(&self.pcrs)?;
         let QuoteFacts { clock, firmware_version } = facts;
         let finding = OfflineFinding {
@@ -189,6 +189,7 @@ impl RecordedEvidence {
             restart_count: clock.restart_count,
             firmware_version,
             warnings,
+            firmware,
             #[cfg(feature = "processors")]
             processor: None,
             unproven: Unproven::ALL,
@@ -235,6 +236,8 @@ pub struct OfflineFinding {
     pub firmware_version: u64,
     /// Differences that the policy only warns about.
     pub warnings: Vec<Warning>,
+    /// Whether the machine's firmware is one that a manifest lists.
+    pub firmware: FirmwareStanding,
     /// The processor that vouched for the machine, where the policy demands one.
     #[cfg(feature = "processors")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_attestation::reference::parse_rfc3339;
+use latchkey_pem::PemSection;
 
 /// How long before its end a certificate needs attention, in seconds.
 pub const SOON: u64 = 30 * 24 * 60 * 60;
@@ -68,10 +69,7 @@ fn fields(der: &[u8]) -> Option<&[u8]> {
 }
 
 fn der_of_pem(pem: &str) -> Option<Vec<u8>> {
-    let (_, behind) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
-    let (text, _) = behind.split_once("-----END CERTIFICATE-----")?;
-    let text: String = text.split_ascii_whitespace().collect();
-    STANDARD.decode(text).ok()
+    PemSection::certificates(pem.as_bytes()).ok()?.next()
 }
 
 /// RFC 5280, section 4.1: the second time of the fifth field, or of the fourth where there is no version.

@@ -108,7 +108,7 @@ pub(crate) fn check_version(json: &[u8]) -> Result<(), ContentError> {
 }
 
 /// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
-fn check_known(json: &[u8], known: RangeInclusive<u64>) -> Result<(), ContentError> {
+pub(crate) fn check_known(json: &[u8], known: RangeInclusive<u64>) -> Result<(), ContentError> {
     #[derive(Deserialize)]
     struct VersionOnly {
         version: u64,

@@ -5,16 +5,18 @@
 //! first.
 
 use crate::atomic::{self, Existing};
-use crate::cluster::{VERSION, check_version};
+use crate::cluster::check_known;
 use crate::error::{ContentError, StoreError};
 use crate::record::Role;
 use crate::store::{ClusterStore, optional};
 use crate::writer::Writer;
-use latchkey_attestation::EkDigest;
+use latchkey_attestation::{EkDigest, FirmwareStanding};
 use latchkey_keys::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fs;
 
+/// Version 1 says nothing of firmware.
+const VERSION: u64 = 2;
 /// The directory's name.
 const PENDING: &str = "pending";
 /// Machines that wait at a time; more than an operator looks at in one go.
@@ -30,7 +32,7 @@ const STALE: u64 = 60;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PendingRecord {
-    /// Schema: 1.
+    /// Schema: 2, or 1.
     pub version: u64,
     /// The TPM, proven; also the file's name.
     pub ek_sha256: EkDigest,
@@ -45,6 +47,9 @@ pub struct PendingRecord {
     pub first_seen: u64,
     /// Seconds since the Unix epoch; at most a minute old while it asks.
     pub last_seen: u64,
+    /// Whether its firmware is one that a manifest lists, as it was judged when it asked last.
+    #[serde(default)]
+    pub firmware: FirmwareStanding,
 }
 
 impl PendingRecord {
@@ -59,7 +64,14 @@ impl PendingRecord {
             disk,
             first_seen: now,
             last_seen: now,
+            firmware: FirmwareStanding::NotJudged,
         }
+    }
+
+    /// The same machine, with what is known of its firmware.
+    #[must_use]
+    pub fn on_firmware(self, firmware: FirmwareStanding) -> Self {
+        Self { firmware, ..self }
     }
 
     /// Reads a record's JSON.
@@ -70,7 +82,7 @@ impl PendingRecord {
         if json.len() > MAX_FILE {
             return Err(ContentError::TooLarge(MAX_FILE));
         }
-        check_version(json)?;
+        check_known(json, 1..=VERSION)?;
         serde_json::from_slice(json).map_err(ContentError::Syntax)
     }
 

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use latchkey_pem::PemSection;
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 
 use crate::BaseUrl;
 
@@ -52,9 +51,8 @@ impl Trust {
     /// The authorities of PEM text; what is wrong with it, in words, otherwise.
     pub fn pem(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| error.to_string())?;
-            roots.add(certificate).map_err(|error| error.to_string())?;
+        for certificate in PemSection::certificates(pem).map_err(|error| error.to_string())? {
+            roots.add(certificate.into()).map_err(|error| error.to_string())?;
         }
         if roots.is_empty() {
             return Err("no certificate in PEM form".into());
@@ -103,7 +101,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.pem");
         assert!(Trust::roots(&path).unwrap_err().to_string().contains("ca.pem"));
-        std::fs::write(&path, "-----BEGIN NOTHING-----").unwrap();
-        assert!(Trust::roots(&path).unwrap_err().to_string().contains("ca.pem"));
+        std::fs::write(&path, "a note\n-----BEGIN NOTHING-----").unwrap();
+        let error = Trust::roots(&path).unwrap_err().to_string();
+        assert!(error.contains("ca.pem: line 2: the section does not end"), "{error}");
     }
 }

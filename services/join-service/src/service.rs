@@ -89,7 +89,7 @@ impl JoinService {
         drop(self.denials.of(&node.ek())?);
         let admitted = self.admit(&snapshot, node, ask.clone(), &seen).await;
         if let (Err(Refusal::Held), Ask::Join(ask)) = (&admitted, &ask) {
-            self.store.hold(node.ek(), ask).await;
+            self.store.hold(node.ek(), ask, node.admission.firmware().clone()).await;
         }
         let reported = self.report_firmware(node, &seen, admitted.as_ref().err());
         if admitted.is_err() && reported {
@@ -357,6 +357,7 @@ impl JoinService {
         let (serial, machine) = (image.serial, image.machine.as_str());
         let (image, version) = (image.name.as_str(), image.version.to_string());
         let processor = admission.processor().map_or_else(|| "-".to_owned(), ToString::to_string);
+        let firmware = admission.firmware().word();
         match outcome {
             Ok(grant) => {
                 self.show(node, method, grant, agent_version);
@@ -365,7 +366,7 @@ impl JoinService {
                 let epoch = grant.map_or(0, |grant| grant.epoch);
                 tracing::info!(
                     target: "audit", request_id, audit_id, peer = %address, %ek, known_by, %purpose, method = method.name(), disk,
-                    outcome = "granted", node = name, node_role, epoch, manifest, serial, image, version, machine, processor,
+                    outcome = "granted", node = name, node_role, epoch, manifest, serial, image, version, machine, firmware, processor,
                     warnings, "Decision"
                 );
                 Ok(())
@@ -373,7 +374,7 @@ impl JoinService {
             Err(refusal) => {
                 tracing::warn!(
                     target: "audit", request_id, audit_id, peer = %address, %ek, known_by, %purpose, method = method.name(), disk,
-                    outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, processor,
+                    outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, firmware, processor,
                     warnings, "Decision"
                 );
                 self.store.show_refusal(RefusedMachine {

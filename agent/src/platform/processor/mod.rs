@@ -11,6 +11,7 @@ use latchkey_attestation::parse::{ProcessorEvidence, ProcessorKind};
 use latchkey_channel::ProcessorReports;
 
 use sev_guest::{SevGuest, SevGuestError};
+pub(super) use tsm::ReportCode;
 use tsm::{Tsm, TsmError};
 
 /// Asks the kernel for reports, in the way that it offers.

@@ -5,7 +5,6 @@ mod encoding;
 mod evidence;
 mod json;
 mod pcr;
-mod pem;
 mod processor;
 mod rtmr;
 mod snp;
@@ -14,7 +13,6 @@ mod version;
 pub use encoding::{Bytes, Digest, LaunchDigest};
 pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
 pub use pcr::{Component, PcrSet, PcrValues};
-pub use pem::{PemError, PemSection};
 pub use processor::{AzureHclEvidence, ProcessorEvidence, ProcessorKind, SnpEvidence, SvsmEvidence, TdxEvidence};
 pub use rtmr::Rtmr;
 pub use snp::{

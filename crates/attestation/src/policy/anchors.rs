@@ -2,12 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use latchkey_pem::PemSection;
 use ring::digest::{SHA256, digest};
 use rustls_pki_types::{CertificateDer, TrustAnchor};
 use serde::Deserialize;
 
 use super::RevocationList;
-use crate::parse::{Digest, PemSection};
+use crate::parse::Digest;
 use crate::refusal::{ReasonCode, Refusal};
 
 /// Roots, and intermediates that attesters need not send.

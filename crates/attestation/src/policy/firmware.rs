@@ -16,6 +16,9 @@
 //!
 //! A policy that does not say `firmware_change` warns about the registers of `pcrs.warn`. A register that is not on record is
 //! recorded, not judged. Other values are in force only after the operator's word (`latchkey policy accept-firmware`).
+//!
+//! Who is let in first is believed by that. `"firmware": "known"` asks more, of each machine and each time: its firmware must be one
+//! that a manifest lists ([`FirmwareStanding`](crate::validate::FirmwareStanding)).
 
 use serde::Deserialize;
 
@@ -23,6 +26,42 @@ use super::{Policy, malformed};
 use crate::parse::{PcrSet, PcrValues};
 use crate::refusal::Refusal;
 use crate::validate::Admission;
+
+/// The registers that a firmware is known by: its code, and that of option ROMs. Not 1 and 3, which have settings and differ from
+/// machine to machine, nor 6, whose content the maker chooses.
+pub(crate) const KNOWN_BY: [u8; 2] = [0, 2];
+
+/// Which firmware a machine may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum FirmwareDemand {
+    /// Any; whether it is known is told.
+    #[default]
+    Any,
+    /// One that a manifest lists.
+    Known,
+}
+
+impl FirmwareDemand {
+    /// What has to be quoted for it.
+    fn registers(self) -> PcrSet {
+        match self {
+            Self::Any => PcrSet::EMPTY,
+            Self::Known => PcrSet::of(&KNOWN_BY).unwrap_or(PcrSet::EMPTY),
+        }
+    }
+
+    /// Whether a policy that holds these registers against manifests can demand it.
+    pub(super) fn check(self, compared: PcrSet) -> Result<(), Refusal> {
+        let missing = self.registers().without(compared);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let detail =
+            format!("`firmware` is `known`, which PCRs {missing} tell: put them into `pcrs.warn` or `pcrs.enforce`");
+        Err(malformed(detail))
+    }
+}
 
 /// The registers of a machine's firmware that a policy holds against its record. No register is in both sets, and none is
 /// enforced.
@@ -98,9 +137,15 @@ impl Policy {
         admission.pcrs().of(self.firmware.judged().without(admission.enforced()))
     }
 
-    /// The registers whose change refuses a machine and that this one was not asked for. None, if this policy admitted it; after
-    /// another one did, it has to prove itself anew.
+    /// The registers that can refuse a machine for its firmware and that this one was not asked for. None, if this policy admitted
+    /// it; after another one did, it has to prove itself anew.
     pub fn firmware_not_quoted(&self, admission: &Admission) -> PcrSet {
-        self.firmware.refused().without(admission.enforced()).without(admission.pcrs().set())
+        let judged = self.firmware.refused().without(admission.enforced()).union(self.firmware_demand.registers());
+        judged.without(admission.pcrs().set())
+    }
+
+    /// Whether it takes only machines whose firmware a manifest lists.
+    pub fn demands_known_firmware(&self) -> bool {
+        self.firmware_demand == FirmwareDemand::Known
     }
 }

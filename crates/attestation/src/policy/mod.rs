@@ -14,6 +14,7 @@
 //!   "ak_algorithms": ["ecdsa-p256-sha256"],
 //!   "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": [0, 2, 3, 6]},
 //!   "firmware_change": {"warn": [1], "refuse": [0, 2, 3, 6]},
+//!   "firmware": "known",
 //!   "rejoin_unheard": "control-planes",
 //!   "lock": "pcr-15",
 //!   "references": [
@@ -53,6 +54,9 @@
 //! `"control-planes"`, which is so where it is not said, since nothing else brings a cluster back all of whose control planes are off; or
 //! `"never"`.
 //!
+//! `firmware` says which firmware a machine may have: `"known"`, one that a type of machine of these manifests lists
+//! ([`FirmwareStanding`](crate::validate::FirmwareStanding)); or `"any"`, which is so where it is not said.
+//!
 //! The sections `snp` and `tdx` say which confidential machines are taken: see [`SnpPolicy`] and [`TdxPolicy`]. Where there is one, a
 //! processor must vouch for every machine, beside its TPM; where there are both, either kind may, and a verifier needs the
 //! collateral of both.
@@ -65,6 +69,7 @@ mod demands;
 mod firmware;
 mod hex;
 mod references;
+mod registers;
 mod revocations;
 mod snp;
 mod tdx;
@@ -86,9 +91,12 @@ pub(crate) use anchors::{AkChain, AkPurpose, Chain};
 #[cfg(feature = "processors")]
 pub use demands::Demand;
 pub use firmware::FirmwareChange;
-use firmware::FirmwareChangeFile;
+pub(crate) use firmware::KNOWN_BY;
+use firmware::{FirmwareChangeFile, FirmwareDemand};
 pub use references::{ReferenceRule, Signers};
 use references::{ReferenceRuleFile, check_references};
+use registers::PcrRules;
+pub(crate) use registers::resettable;
 #[cfg(feature = "processors")]
 pub use revocations::TpmList;
 pub use revocations::TpmRevocations;
@@ -116,6 +124,7 @@ pub struct Policy {
     pub(crate) enforce: PcrSet,
     pub(crate) warn: PcrSet,
     firmware: FirmwareChange,
+    firmware_demand: FirmwareDemand,
     rejoin_unheard: RejoinUnheard,
     snp: Option<Box<SnpPolicy>>,
     pub(crate) revoked: Arc<TpmRevocations>,
@@ -146,6 +155,7 @@ impl Policy {
             enforce: PcrSet::of(&[11]).unwrap_or(PcrSet::EMPTY),
             warn: PcrSet::EMPTY,
             firmware: FirmwareChange::none(),
+            firmware_demand: FirmwareDemand::Any,
             rejoin_unheard: RejoinUnheard::Never,
             revoked: Arc::default(),
             snp: None,
@@ -308,6 +318,8 @@ struct PolicyFile {
     #[serde(default, deserialize_with = "present")]
     firmware_change: Option<FirmwareChangeFile>,
     #[serde(default)]
+    firmware: FirmwareDemand,
+    #[serde(default)]
     rejoin_unheard: RejoinUnheard,
     #[serde(default, deserialize_with = "present")]
     snp: Option<SnpPolicyFile>,
@@ -321,13 +333,6 @@ struct PolicyFile {
 /// A field that may be left out, and is not `null`: an empty template must not take a demand away.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PcrRules {
-    enforce: PcrSet,
-    warn: PcrSet,
 }
 
 /// Who gets a key while nothing is heard of the cluster.
@@ -363,9 +368,9 @@ impl TryFrom<PolicyFile> for Policy {
     type Error = Refusal;
 
     fn try_from(file: PolicyFile) -> Result<Self, Refusal> {
-        let PcrRules { enforce, warn } = file.pcrs;
-        check_pcrs(enforce, warn)?;
+        let PcrRules { enforce, warn } = file.pcrs.checked()?;
         let firmware = FirmwareChange::of(file.firmware_change.as_ref(), enforce, warn)?;
+        file.firmware.check(enforce.union(warn))?;
         let references = file.references.into_iter().map(ReferenceRule::try_from).collect::<Result<Vec<_>, _>>()?;
         check_references(&references)?;
         if file.ak_algorithms.is_empty() {
@@ -386,6 +391,7 @@ impl TryFrom<PolicyFile> for Policy {
             enforce,
             warn,
             firmware,
+            firmware_demand: file.firmware,
             rejoin_unheard: file.rejoin_unheard,
             revoked: Arc::default(),
             snp: snp.map(Box::new),
@@ -393,32 +399,6 @@ impl TryFrom<PolicyFile> for Policy {
             references,
         })
     }
-}
-
-fn check_pcrs(enforce: PcrSet, warn: PcrSet) -> Result<(), Refusal> {
-    if enforce.is_empty() {
-        return Err(empty("`pcrs.enforce` lists no PCR"));
-    }
-    let both = enforce.intersection(warn);
-    if !both.is_empty() {
-        return Err(malformed(format!("PCRs {both} are both enforced and warned about")));
-    }
-    if enforce.union(warn).contains(Policy::LOCK_PCR) {
-        return Err(malformed("PCR 15 is the lock's: `lock` rules it, `pcrs` must not"));
-    }
-    let resettable = enforce.union(warn).intersection(resettable());
-    if !resettable.is_empty() {
-        return Err(malformed(format!(
-            "PCRs {resettable} may be reset by anybody (debugging, applications): they prove nothing"
-        )));
-    }
-    Ok(())
-}
-
-/// PCRs that any program may reset at any time: *TCG PC Client Platform TPM Profile*, section 4.6.2 (PCR attributes), which
-/// gives 16 (debug) and 23 (application support) to every locality.
-pub(crate) fn resettable() -> PcrSet {
-    PcrSet::of(&[16, 23]).unwrap_or(PcrSet::EMPTY)
 }
 
 fn distinct(digests: Vec<EkDigest>, field: &str) -> Result<BTreeSet<EkDigest>, Refusal> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use latchkey_pem::PemSection;
 use webpki::{
     CertRevocationList, Error, ExpirationPolicy, OwnedCertRevocationList, RevocationOptionsBuilder, UnknownStatusPolicy,
 };
@@ -14,7 +15,6 @@ use x509_cert::{
 #[cfg(feature = "processors")]
 use super::Policy;
 use super::RevocationList;
-use crate::parse::PemSection;
 #[cfg(feature = "processors")]
 use crate::reference::format_rfc3339;
 use crate::refusal::{ReasonCode, Refusal};

@@ -43,6 +43,12 @@ impl Image {
         Self { not_before, not_after, ..self }
     }
 
+    /// The same image with these types of machines.
+    #[must_use]
+    pub fn with_machines(self, machines: Vec<PlatformProfile>) -> Self {
+        Self { machines, ..self }
+    }
+
     /// Name of the image.
     pub fn name(&self) -> &str {
         &self.name

@@ -10,6 +10,7 @@ use super::tdx::TdxRegisters;
 use super::{allowed, first_twice, malformed};
 use crate::name::{NAME_RULE, is_name};
 use crate::parse::{Digest, PcrSet, by_index};
+use crate::policy::{FirmwareChange, KNOWN_BY};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// A type of machine (firmware, Secure Boot state, devices) and what an image measures on it. Values of two machines never
@@ -55,6 +56,36 @@ impl PlatformProfile {
     #[must_use]
     pub fn with_events(self, events: Vec<ExpectedEvent>) -> Self {
         Self { events, ..self }
+    }
+
+    /// The same image on machines of the type `name`, whose firmware is the one of `recorded`: its values of PCR 0 and 2. Of all else
+    /// nothing is admitted that this type does not admit; the firmware's other registers are left out where they only warn.
+    #[must_use]
+    pub fn with_firmware_of(&self, recorded: &Self, name: &str) -> Self {
+        let stays = |pcr: u8| !FirmwareChange::registers().contains(pcr) || self.enforced().contains(pcr);
+        let taken = |pcr: u8| KNOWN_BY.contains(&pcr);
+        let values = |of: &Self| of.pcrs.iter().map(|(&pcr, &reference)| (pcr, reference)).collect::<Vec<_>>();
+        let own = values(self).into_iter().filter(|(pcr, _)| !taken(*pcr) && stays(*pcr));
+        let others = values(recorded).into_iter().filter(|(pcr, _)| taken(*pcr)).map(|(pcr, other)| {
+            let rule = if self.enforced().contains(pcr) { Rule::Enforce } else { other.rule };
+            (pcr, Reference { rule, ..other })
+        });
+        let pcrs: BTreeMap<_, _> = own.chain(others).collect();
+        let of_firmware = recorded.events.iter().filter(|event| taken(event.pcr));
+        let of_own = self.events.iter().filter(|event| !taken(event.pcr) && pcrs.contains_key(&event.pcr));
+        let mut events: Vec<_> = of_firmware.chain(of_own.clone()).cloned().collect();
+        if events.len() > Self::MAX_EVENTS {
+            events = of_own.cloned().collect();
+        }
+        Self { name: name.to_owned(), pcrs, events, ..self.clone() }
+    }
+
+    /// The firmware that this type of machine lists: its values of PCR 0 and 2, where it has both. A register that nothing was
+    /// measured into tells no firmware from another.
+    pub fn firmware(&self) -> Option<[Digest; 2]> {
+        let [code, option_roms] = KNOWN_BY.map(|pcr| self.pcrs.get(&pcr).map(|reference| reference.value));
+        let values = [code?, option_roms?];
+        (!values.contains(&Digest::ZERO)).then_some(values)
     }
 
     /// Name of the machine type, such as `qemu-q35-ovmf`.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::authentic::AuthenticManifest;
 use super::{Image, ManifestName, PlatformProfile, malformed};
+use crate::parse::Digest;
 use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 
@@ -24,7 +25,8 @@ impl References {
     /// * `reference-malformed`: a manifest is there twice, or the policy does not name it.
     /// * `reference-signature-missing`, `reference-signature-unknown-signer`: a manifest is not signed by a key that its own
     ///   rule names.
-    /// * `reference-unfit`: an image has no value for a PCR the policy enforces, or enforces one the policy does not quote.
+    /// * `reference-unfit`: an image has no value for a PCR the policy enforces, or enforces one the policy does not quote; or the
+    ///   policy takes known firmware alone, and no type of machine lists any.
     pub fn new(policy: &Policy, manifests: Vec<AuthenticManifest>) -> Result<Self, Refusal> {
         let mut by_name = BTreeMap::new();
         for manifest in manifests {
@@ -38,12 +40,26 @@ impl References {
                 return Err(malformed(format!("manifest {name} is there twice")));
             }
         }
-        match policy.references.iter().find(|rule| !by_name.contains_key(&rule.manifest)) {
-            None => Ok(Self(by_name)),
-            Some(rule) => {
-                Err(Refusal::new(ReasonCode::ReferenceMissing, format!("manifest {} is not loaded", rule.manifest)))
-            }
+        if let Some(rule) = policy.references.iter().find(|rule| !by_name.contains_key(&rule.manifest)) {
+            let detail = format!("manifest {} is not loaded", rule.manifest);
+            return Err(Refusal::new(ReasonCode::ReferenceMissing, detail));
         }
+        let references = Self(by_name);
+        if policy.demands_known_firmware() && references.firmware().next().is_none() {
+            let detail = "the policy takes known firmware alone, and no type of machine lists any (values of PCR 0 and 2): \
+                          `latchkey reference add-firmware` adds one";
+            return Err(Refusal::new(ReasonCode::ReferenceUnfit, detail));
+        }
+        Ok(references)
+    }
+
+    /// The firmware that is known, with the manifest and the type of machine that list it; of a revoked image's, too, since its
+    /// firmware is not the image.
+    pub(crate) fn firmware(&self) -> impl Iterator<Item = (&ManifestName, &PlatformProfile, [Digest; 2])> {
+        self.iter().map(AuthenticManifest::values).flat_map(|values| {
+            let machines = values.images().iter().flat_map(Image::machines);
+            machines.filter_map(move |machine| Some((values.name(), machine, machine.firmware()?)))
+        })
     }
 
     /// The manifest of this name.

@@ -1,7 +1,7 @@
 //! Which image is this? All enforced PCRs must be those of one machine type of one image: values of two never combine.
 
 use super::most_specific::{MostSpecific, most_specific};
-use super::{AdmittedImage, Comparison, DifferingPcr, Warning, enforced};
+use super::{AdmittedImage, Comparison, DifferingPcr, FirmwareStanding, Warning, enforced};
 use crate::parse::{Component, PcrSet, PcrValues};
 use crate::policy::{Policy, ReferenceRule};
 use crate::reference::{AuthenticManifest, Image, PlatformProfile, Reference, ReferenceValues, References};
@@ -11,11 +11,12 @@ use crate::refusal::{Difference, ReasonCode, Refusal};
 pub(crate) struct Match {
     pub(crate) image: AdmittedImage,
     pub(crate) warnings: Vec<Warning>,
+    pub(crate) firmware: FirmwareStanding,
     /// Registers that must have the machine type's value.
     pub(crate) enforced: PcrSet,
 }
 
-/// Finds the image that `pcrs` are the measurements of, and checks that it may run.
+/// Finds the image that `pcrs` are the measurements of, and checks that it may run, and on this firmware.
 pub(crate) fn match_image(
     policy: &Policy,
     pcrs: &PcrValues,
@@ -35,7 +36,7 @@ pub(crate) fn match_image(
                 continue;
             }
             match rule.admits(candidate.manifest, candidate.image, now) {
-                Ok(()) => admitted = admitted.or(Some(candidate)),
+                Ok(()) => admitted = Some(candidate.quieter(admitted, policy, pcrs)),
                 // The same measurements under another name or version are no way around a revocation.
                 Err(refusal) if refusal.code() == ReasonCode::ImageRevoked => return Err(refusal),
                 Err(refusal) => forbidden = forbidden.or(Some(refusal)),
@@ -43,7 +44,11 @@ pub(crate) fn match_image(
         }
     }
     match admitted {
-        Some(candidate) => Ok(candidate.into_match(policy, pcrs)),
+        Some(candidate) => {
+            let firmware = policy.check_firmware(pcrs, references)?;
+            let (image, warnings) = (candidate.image(), candidate.warnings(policy, pcrs));
+            Ok(Match { image, warnings, firmware, enforced: enforced(policy, candidate.machine) })
+        }
         // An image that is known but may not run explains more than how far another one is.
         None => Err(forbidden.unwrap_or_else(|| explain(policy, closest.as_ref(), pcrs))),
     }
@@ -51,10 +56,13 @@ pub(crate) fn match_image(
 
 /// Every machine type of every image that the policy names, beside the evidence.
 pub(crate) fn compare_all(policy: &Policy, pcrs: &PcrValues, references: &References, now: u64) -> Vec<Comparison> {
+    let firmware = policy.check_firmware(pcrs, references).err();
     let of_rule = |rule: &ReferenceRule| {
         let manifest = references.manifest(&rule.manifest).map(AuthenticManifest::values);
         let candidates = manifest.into_iter().flat_map(|manifest| candidates(policy, pcrs, manifest));
-        candidates.map(|candidate| candidate.comparison(policy, rule, pcrs, now)).collect::<Vec<_>>()
+        let compared = candidates.map(|candidate| candidate.comparison(policy, rule, pcrs, now));
+        let on_firmware = |one: Comparison| Comparison { forbidden: one.forbidden.or_else(|| firmware.clone()), ..one };
+        compared.map(on_firmware).collect::<Vec<_>>()
     };
     policy.references.iter().flat_map(of_rule).collect()
 }
@@ -151,14 +159,22 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    fn into_match(self, policy: &Policy, pcrs: &PcrValues) -> Match {
-        let enforced = enforced(policy, self.machine);
-        let quoted = policy.selection().without(enforced);
+    /// The one that was found before; or this one, where it is the same image and less is warned of: on the firmware that the machine
+    /// has, of several that the image is listed with.
+    fn quieter(self, before: Option<Self>, policy: &Policy, pcrs: &PcrValues) -> Self {
+        let Some(before) = before else { return self };
+        let of = |one: &Self| (one.manifest.name().clone(), one.image.label());
+        let is_quieter = || self.warnings(policy, pcrs).len() < before.warnings(policy, pcrs).len();
+        if of(&before) == of(&self) && is_quieter() { self } else { before }
+    }
+
+    fn warnings(&self, policy: &Policy, pcrs: &PcrValues) -> Vec<Warning> {
+        let quoted = policy.selection().without(enforced(policy, self.machine));
         let warning = |(&pcr, reference): (&u8, &Reference)| {
             let got = pcrs.value(pcr).filter(|&got| quoted.contains(pcr) && got != reference.value)?;
             Some(Warning { pcr, component: Component::of(pcr), expected: reference.value, got })
         };
-        Match { warnings: self.machine.pcrs().iter().filter_map(warning).collect(), image: self.image(), enforced }
+        self.machine.pcrs().iter().filter_map(warning).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Validate: what was verified, against what is admitted.
 
+mod firmware;
 mod launch;
 mod lock;
 mod measurements;
@@ -22,6 +23,7 @@ use crate::refusal::Refusal;
 use crate::verify::not_verifiable;
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 
+pub use firmware::FirmwareStanding;
 pub use launch::{Covered, KnownLaunch, RecognisedLaunch};
 pub use lock::LockExpectation;
 pub(crate) use measurements::{Match, match_image};
@@ -48,6 +50,7 @@ pub struct Admission {
     reset_count: u32,
     restart_count: u32,
     warnings: Vec<Warning>,
+    firmware: FirmwareStanding,
     enforced: PcrSet,
     #[cfg(feature = "processors")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,6 +108,11 @@ impl Admission {
         &self.warnings
     }
 
+    /// Whether the machine's firmware is one that a manifest lists.
+    pub fn firmware(&self) -> &FirmwareStanding {
+        &self.firmware
+    }
+
     /// The processor that vouched for the machine, where the policy demands one.
     #[cfg(feature = "processors")]
     pub fn processor(&self) -> Option<&AdmittedProcessor> {
@@ -153,7 +161,7 @@ pub struct Comparison {
     /// The one of them that tells what is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_specific: Option<u8>,
-    /// Why the image may not run, whatever is measured: too old, not valid now, revoked.
+    /// Why this is refused whatever is measured of the image: it is too old, not valid now or revoked, or the firmware is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forbidden: Option<Refusal>,
 }
@@ -205,7 +213,8 @@ impl Policy {
     }
 
     /// Decides on verified evidence: one machine type of one image must have all enforced values, the image must be recent
-    /// enough, valid `now` (seconds since the Unix epoch) and not revoked, and the lock must stand as `lock` says. Where the policy
+    /// enough, valid `now` (seconds since the Unix epoch) and not revoked, the firmware known where the policy says so, and the lock
+    /// must stand as `lock` says. Where the policy
     /// has a section `snp` or `tdx`, a processor must have vouched for the machine as it says; a SEV-SNP guest must have been launched
     /// with the same image.
     ///
@@ -213,6 +222,7 @@ impl Policy {
     /// * `…-differs`: no image matches; the refusal's difference names the PCR of the closest image that tells what is wrong,
     ///   and all that differ.
     /// * `image-version-too-old`, `image-not-yet-valid`, `image-expired`, `image-revoked`.
+    /// * `firmware-unknown`.
     /// * `already-locked`, `not-locked`, `locked-to-another-cluster`.
     /// * `snp-…`, `tdx-…`, `launch-unknown`, `launch-of-another-image`: what the processor says.
     pub fn validate(
@@ -222,7 +232,7 @@ impl Policy {
         lock: LockExpectation,
         now: u64,
     ) -> Result<Admission, Refusal> {
-        let Match { image, warnings, enforced } = match_image(self, evidence.pcrs(), references, now)?;
+        let Match { image, warnings, firmware, enforced } = match_image(self, evidence.pcrs(), references, now)?;
         let locked = lock.check(evidence.pcrs())?;
         #[cfg(feature = "processors")]
         let processor = admit_processor(self, evidence.processor(), &image, references, now)?;
@@ -241,6 +251,7 @@ impl Policy {
             reset_count: evidence.clock().reset_count,
             restart_count: evidence.clock().restart_count,
             warnings,
+            firmware,
             enforced,
             #[cfg(feature = "processors")]
             processor,

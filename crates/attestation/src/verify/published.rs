@@ -1,13 +1,14 @@
 //! What vendors of processors publish for verifiers, as files: certificates, and lists of revoked ones. Nothing of it is asked for while
 //! a machine waits.
 
+use latchkey_pem::PemSection;
 use rustls_pki_types::{SignatureVerificationAlgorithm, TrustAnchor};
 use x509_cert::Certificate;
 use x509_cert::crl::CertificateList;
 use x509_cert::der::asn1::{AnyRef, BitStringRef, ObjectIdentifier};
 use x509_cert::der::{self, Decode as _, Encode as _, Reader as _, SliceReader};
 
-use crate::parse::{Digest, PemSection};
+use crate::parse::Digest;
 use crate::refusal::{ReasonCode, Refusal};
 
 /// A file of the collateral, and the name by which a refusal tells of it.

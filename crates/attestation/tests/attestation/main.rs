@@ -6,6 +6,7 @@ mod certificates;
 mod cloud_keys;
 mod codes;
 mod events;
+mod known_firmware;
 mod large_keys;
 mod launches;
 mod manifests;

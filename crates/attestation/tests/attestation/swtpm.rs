@@ -14,8 +14,9 @@ use latchkey_attestation::record::RecordedEvidence;
 use latchkey_attestation::reference::{Description, ManifestName};
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
 use latchkey_attestation::{
-    Admission, Appraisal, AttesterIdentity, AuthenticManifest, EkDigest, EkTrust, ImageVersion, LockExpectation,
-    PcrValues, Pending, Policy, ReferenceValues, References, TpmChallenge, TpmEvidence, VerifiedEvidence,
+    Admission, Appraisal, AttesterIdentity, AuthenticManifest, EkDigest, EkTrust, FirmwareStanding, ImageVersion,
+    LockExpectation, PcrValues, Pending, Policy, ReferenceValues, References, TpmChallenge, TpmEvidence,
+    VerifiedEvidence,
 };
 use latchkey_swtpm_rig::Swtpm;
 use latchkey_tpm::device::AttestingTpm;
@@ -240,6 +241,41 @@ fn a_strangers_own_firmware_can_extend_the_values_of_an_image_that_it_does_not_r
     // Who names the machines that may come is not open to that.
     let pinned = support::policy(&policy_json(pinned(&[digest(&honest)])));
     assert_eq!(verify(&pinned, &mut forger).map(drop).unwrap_err().code(), ReasonCode::EkNotPinned);
+}
+
+/// What `"firmware": "known"` is worth, and what not: registers have what they were extended with, and the list is public, too.
+#[test]
+fn a_strangers_firmware_is_refused_as_unknown_unless_it_measures_what_known_firmware_does() {
+    let (Some(of_site), Some(of_stranger)) = (Swtpm::start(), Swtpm::start_distinct("stranger")) else { return };
+    let Some(of_forger) = Swtpm::start_distinct("forger") else { return };
+    let mut json = policy_json(chain(&of_site));
+    json["pcrs"]["warn"] = json!([0, 2]);
+    let of_any = policy(&json);
+    json["firmware"] = json!("known");
+    let of_known = policy(&json);
+    let extend = |attester: &mut AttestingTpm, firmware: &[u8]| {
+        let firmware = [(0, firmware), (2, b"the option ROMs of the site's machines")];
+        let image = [(4, &b"the unified kernel image"[..]), (9, b"its command line"), (11, b"its sections")];
+        for (pcr, measured) in firmware.into_iter().chain(image) {
+            attester.extend_event(pcr, measured).unwrap();
+        }
+    };
+    let attesters = [&of_site, &of_stranger, &of_forger].map(|swtpm| attester(swtpm, EkTemplate::P384H3));
+    let [mut honest, mut stranger, mut forger] = attesters;
+    extend(&mut honest, b"firmware of the site's machines");
+    let values = record(&of_known, &verify(&of_known, &mut honest).unwrap().1);
+    let verdict = |policy: &Policy, attester: &mut AttestingTpm| {
+        let references = References::new(policy, vec![AuthenticManifest::local(values.clone())]).unwrap();
+        policy.validate(&verify(policy, attester)?.1, &references, LockExpectation::Unlocked, now())
+    };
+    assert!(matches!(verdict(&of_known, &mut honest).unwrap().firmware(), FirmwareStanding::Known { .. }));
+    // The firmware of any other machine, which extends the image's values without running it.
+    extend(&mut stranger, b"firmware of the stranger's");
+    assert_eq!(verdict(&of_any, &mut stranger).unwrap().firmware(), &FirmwareStanding::Unknown);
+    assert_eq!(verdict(&of_known, &mut stranger).unwrap_err().code(), ReasonCode::FirmwareUnknown);
+    // What remains: where nothing measures the firmware before it runs, it extends the known one's events in its own ones' place.
+    extend(&mut forger, b"firmware of the site's machines");
+    assert_eq!(verdict(&of_known, &mut forger).unwrap().ek_digest(), digest(&forger));
 }
 
 #[test]

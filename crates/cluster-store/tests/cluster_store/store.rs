@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
 use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
-use latchkey_attestation::{AuthenticManifest, Digest, EkDigest, Policy, ReasonCode, ReferenceValues, References};
+use latchkey_attestation::{
+    AuthenticManifest, Digest, EkDigest, FirmwareStanding, Policy, ReasonCode, ReferenceValues, References,
+};
 use latchkey_cluster_store::{
     ClusterFile, ClusterStore, ContentError, Enrolment, MAX_PAYLOAD, MAX_PENDING, NodeRecord, Part, PendingRecord,
     ReleaseError, Role, StoreError,
@@ -353,6 +355,27 @@ fn machines_that_wait_are_bounded_and_the_most_silent_go_first() {
     assert_eq!(pending[0].asks_for_name, "edge\u{fffd}[2J");
     directory.writer().unwrap().forget_pending(&ek_of(0)).unwrap();
     assert_eq!(directory.pending().unwrap().len(), MAX_PENDING - 1);
+}
+
+/// A file of a service of before says nothing of firmware; the machine's next question says it.
+#[test]
+fn a_machine_that_waits_is_read_in_the_version_before_and_written_in_this_one() {
+    let (files, directory) = directory();
+    let disk = "0a0a0a0a-0000-4000-8000-000000000001".parse().unwrap();
+    let asks = PendingRecord::new(ek(1), "edge-1", None, disk, 1000).on_firmware(FirmwareStanding::Unknown);
+    directory.writer().unwrap().hold(&asks).unwrap();
+    assert_eq!(directory.pending().unwrap(), std::slice::from_ref(&asks));
+    let path = files.path().join("pending").join(format!("{}.json", ek(1)));
+    let mut before: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!((&before["version"], &before["firmware"]["standing"]), (&2.into(), &"unknown".into()));
+    before.as_object_mut().unwrap().remove("firmware");
+    before["version"] = 1.into();
+    fs::write(&path, before.to_string()).unwrap();
+    assert_eq!(directory.pending().unwrap()[0].firmware, FirmwareStanding::NotJudged);
+    directory.writer().unwrap().hold(&asks).unwrap();
+    assert_eq!(directory.pending().unwrap(), [asks]);
+    before["version"] = 3.into();
+    assert!(PendingRecord::parse(before.to_string().as_bytes()).is_err());
 }
 
 #[test]

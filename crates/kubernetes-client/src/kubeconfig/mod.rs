@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use latchkey_keys::read_private_file;
+use latchkey_pem::PemSection;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde::Deserialize;
@@ -274,11 +275,9 @@ fn data_of(
 }
 
 pub(crate) fn certificates(field: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(format!("`{field}` has no certificate in PEM form")),
-    }
+    let found = PemSection::certificates(pem).map_err(|error| format!("`{field}` is no PEM: {error}"))?;
+    let found: Vec<_> = found.map(CertificateDer::from).collect();
+    if found.is_empty() { Err(format!("`{field}` has no certificate in PEM form")) } else { Ok(found) }
 }
 
 fn read_bounded(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {

@@ -31,6 +31,7 @@ impl Files {
         let client = authority.client("me", None);
         let files = [
             ("ca.pem", authority.certificate(), 0o644),
+            ("cut.pem", authority.certificate().lines().next().unwrap_or_default(), 0o644),
             ("client.pem", client.certificate(), 0o644),
             ("client.key", client.key(), 0o600),
             ("open.key", client.key(), 0o644),
@@ -110,6 +111,7 @@ fn what_runs_a_program_leads_elsewhere_or_switches_a_check_off_is_refused_by_nam
         ("server: https://192.0.2.1".to_owned(), "certificate-authority"),
         ("server: https://192.0.2.1\ncertificate-authority: missing.pem".to_owned(), "missing.pem"),
         ("server: https://192.0.2.1\ncertificate-authority: token".to_owned(), "no certificate"),
+        ("server: https://192.0.2.1\ncertificate-authority: cut.pem".to_owned(), "line 1: the section does not end"),
     ] {
         let refusal = files.refusal(&cluster, user);
         assert!(refusal.contains(said), "{cluster}: {refusal}");

@@ -12,7 +12,7 @@ mod records;
 use crate::decision::{Admitted, Ask, ControlPlaneTurn, Grant, JoinAsk, Now, Refusal, ReportAsk, Rules, State};
 use crate::denials::DenialCheck;
 pub(crate) use certificates::{Certified, Outcome};
-use latchkey_attestation::EkDigest;
+use latchkey_attestation::{EkDigest, FirmwareStanding};
 use latchkey_cluster_store::{
     BootSeen, DiskRelease, NodeStatus, NotDenied, PendingRecord, RecordStore, Recorded, RefusedMachine, ReleaseRefusal,
     StoreError, TicketRecord, TpmBoot,
@@ -146,8 +146,8 @@ impl Store {
     }
 
     /// Writes down that a machine waits for the operator. That it is told to wait does not depend on it.
-    pub(crate) async fn hold(&self, ek: EkDigest, ask: &JoinAsk) {
-        let pending = PendingRecord::new(ek, &ask.name, ask.role, ask.disk, self.now().unix);
+    pub(crate) async fn hold(&self, ek: EkDigest, ask: &JoinAsk, firmware: FirmwareStanding) {
+        let pending = PendingRecord::new(ek, &ask.name, ask.role, ask.disk, self.now().unix).on_firmware(firmware);
         let written = self.in_time(move |records| {
             let written = records.turn()?.hold(&pending).map_err(|error| {
                 tracing::error!(%error, "A machine that waits for the operator could not be written down");

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::{ProcessorEvidence, ProcessorKind, SnpEvidence, SvsmEvidence, TdxEvidence};
+use latchkey_reason::reason_codes;
 
 use super::super::mounts;
 
@@ -42,6 +43,14 @@ impl Default for Tsm {
     }
 }
 
+reason_codes! {
+    /// What of a processor's report neither the kernel nor this program can mend.
+    pub enum ReportCode {
+        /// The guest runs at a lower privilege level than the peer takes reports of.
+        Level = "snp-level-not-granted": "let the peer's policy take a level that the guest may ask at (`snp.vmpl`), or launch the guest so that it runs at the policy's";
+    }
+}
+
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum TsmError {
@@ -70,7 +79,10 @@ pub enum TsmError {
         source: io::Error,
     },
     /// The guest runs at a lower privilege level than the peer takes reports of.
-    #[error("this guest asks for reports at VMPL {floor} and lower ones, and the peer takes those of VMPL {demanded}")]
+    #[error(
+        "{code}: this guest asks for reports at VMPL {floor} and lower ones, and the peer takes those of VMPL {demanded}: {remedy}",
+        code = ReportCode::Level, remedy = ReportCode::Level.remedy()
+    )]
     Level {
         /// The highest level that it may ask at.
         floor: u32,

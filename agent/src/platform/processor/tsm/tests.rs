@@ -66,6 +66,8 @@ fn the_report_is_asked_for_at_the_level_that_the_peer_takes() {
     let (directory, entry) = filled(&rest);
     let error = entry.ask(&both(), 1, &[1; 64]).unwrap_err();
     assert!(matches!(error, TsmError::Level { floor: 2, demanded: 1 }), "{error}");
+    let said = error.to_string();
+    assert!(said.starts_with("snp-level-not-granted: ") && said.contains("`snp.vmpl`"), "{said}");
     assert!(!directory.path().join("inblob").exists(), "nothing was asked");
     // A kernel that cannot is told of, instead of a report of another level.
     let (_directory, entry) = filled(&rest[..3]);

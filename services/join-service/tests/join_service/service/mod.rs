@@ -19,6 +19,7 @@ mod firmware;
 mod health;
 mod joins;
 mod key_service;
+mod known_firmware;
 mod limits;
 mod manifests;
 mod process;

@@ -1,14 +1,33 @@
 //! PEM (RFC 7468), read in one place: what is wrong is told with its line.
+//!
+//! It reads what is public. The text of a private key is held to the same form and never decoded: a copy of it would stay in memory. Who
+//! needs the key reads it with what wipes it (`PrivateKeyDer` of `rustls-pki-types`).
+
+#![forbid(unsafe_code)]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use latchkey_reason::{Reason, reason_codes, reasons};
+
+reason_codes! {
+    /// Why a PEM file is not read.
+    pub enum PemCode {
+        /// A line is none of PEM, or a section is not whole.
+        Malformed = "pem-malformed": "mend the line that is named, or write the file anew: each section is base64 between its BEGIN and its END";
+    }
+}
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = Reason> {
+    reasons::<PemCode>()
+}
 
 /// One section of a PEM file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PemSection<'a> {
     /// What it says it is, such as `CERTIFICATE`.
     pub label: &'a str,
-    /// The bytes in it.
+    /// The bytes in it; none of a private key.
     pub der: Vec<u8>,
     /// The section as it stands, both its boundaries included.
     pub text: &'a str,
@@ -26,10 +45,26 @@ pub struct PemError {
     pub why: &'static str,
 }
 
+impl PemError {
+    /// Its reason code.
+    pub const fn code(&self) -> PemCode {
+        PemCode::Malformed
+    }
+}
+
 impl<'a> PemSection<'a> {
     /// Whether a file is PEM, and not DER.
     pub fn is_in(file: &[u8]) -> bool {
         file.windows(BEGIN.len()).any(|window| window == BEGIN.as_bytes())
+    }
+
+    /// The certificates of a file, in its order, as DER; sections of other kinds are passed over.
+    ///
+    /// # Errors
+    /// [`PemError`].
+    pub fn certificates(file: &'a [u8]) -> Result<impl Iterator<Item = Vec<u8>> + 'a, PemError> {
+        let sections = Self::all(file)?.into_iter();
+        Ok(sections.filter(|section| section.label == CERTIFICATE).map(|section| section.der))
     }
 
     /// The sections of a file. Text around them explains (RFC 7468, section 2) and is passed over; what looks like a boundary and is none
@@ -74,7 +109,9 @@ impl<'a> PemSection<'a> {
                     return Err(PemError { line: section.line, why: "the section does not end" });
                 }
                 Some(mut section) => {
-                    section.base64.push_str(line.trim_start());
+                    if !section.label.ends_with(PRIVATE_KEY) {
+                        section.base64.push_str(line.trim_start());
+                    }
                     Some(section)
                 }
             };
@@ -94,6 +131,10 @@ struct Open<'a> {
     base64: String,
 }
 
+/// Ends the labels of PKCS#8, SEC1 and PKCS#1, encrypted or not.
+const PRIVATE_KEY: &str = "PRIVATE KEY";
+/// RFC 7468, section 5.1.
+const CERTIFICATE: &str = "CERTIFICATE";
 const DASHES: &str = "-----";
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
@@ -114,6 +155,17 @@ mod tests {
         assert_eq!(found[0].text, ONE.trim_end());
         assert_eq!(PemSection::all(b"").unwrap(), []);
         assert!(PemSection::is_in(ONE.as_bytes()) && !PemSection::is_in(&[0x30, 0x82]));
+    }
+
+    /// kubelets keep certificate and key in one file.
+    #[test]
+    fn beside_a_private_key_certificates_are_read_and_the_key_is_not() {
+        let key = ONE.replace("CERTIFICATE", "EC PRIVATE KEY");
+        let file = format!("{key}{ONE}");
+        let found = PemSection::all(file.as_bytes()).unwrap();
+        assert_eq!((found[0].label, found[0].der.len(), found[1].der.len()), ("EC PRIVATE KEY", 0, 4));
+        assert_eq!(PemSection::certificates(file.as_bytes()).unwrap().collect::<Vec<_>>(), [[1, 2, 3, 4]]);
+        assert_eq!(PemSection::all(&key.as_bytes()[..40]).unwrap_err().code(), PemCode::Malformed);
     }
 
     #[test]
