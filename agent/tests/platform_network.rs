@@ -6,12 +6,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test program: what fails shall stop it")]
 
+#[path = "platform_netns/dhcp_servers.rs"]
+mod dhcp_servers;
 #[path = "platform_netns/mod.rs"]
 mod netns;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
+use dhcp_servers::Server;
 use latchkey_agent::platform::net::{Network, NetworkError, up_below};
 use latchkey_node_config::Config;
 use latchkey_test_support::{PATIENCE, drained};
@@ -59,6 +62,78 @@ fn a_lease_gives_address_route_and_name_server() {
             other.end();
         }
     }
+}
+
+/// One side of a test with a server of somebody else's: it must acknowledge a lease, and its renewal.
+fn leased_by(server: impl FnOnce() -> Server, mut other: netns::Other) {
+    ip_each(&["addr add 10.77.0.1/24 dev lk1", "link set lk1 up"]);
+    let server = server();
+    other.ready();
+    server.acknowledges_twice();
+}
+
+#[test]
+fn dnsmasq_gives_a_lease_and_renews_it() {
+    if !dhcp_servers::are_here() {
+        return;
+    }
+    match netns::side("dnsmasq_gives_a_lease_and_renews_it") {
+        Side::Outside => {}
+        Side::Other(other) => leased_by(Server::dnsmasq, other),
+        Side::Agent(other) => {
+            let network = leased();
+            assert_eq!(network.host_name.as_deref(), Some("edge-7"));
+            held_to_the_end(network, other);
+        }
+    }
+}
+
+#[test]
+fn udhcpd_gives_a_lease_and_renews_it() {
+    if !dhcp_servers::are_here() {
+        return;
+    }
+    match netns::side("udhcpd_gives_a_lease_and_renews_it") {
+        Side::Outside => {}
+        Side::Other(other) => leased_by(Server::udhcpd, other),
+        Side::Agent(other) => held_to_the_end(leased(), other),
+    }
+}
+
+#[test]
+fn a_lease_comes_and_is_renewed_through_a_relay() {
+    if !dhcp_servers::are_here() {
+        return;
+    }
+    match netns::side("a_lease_comes_and_is_renewed_through_a_relay") {
+        Side::Outside => {}
+        Side::Other(mut other) => {
+            ip_each(&["addr add 10.77.0.1/24 dev lk1", "link set lk1 up"]);
+            let server = Server::dnsmasq_behind();
+            let _relay = Server::relay();
+            other.ready();
+            server.acknowledges_twice();
+        }
+        Side::Agent(other) => held_to_the_end(leased(), other),
+    }
+}
+
+/// A network by a lease of such a server.
+fn leased() -> Network {
+    let (network, resolver) = up("latchkey.interface=lk0 latchkey.network_timeout=60").unwrap();
+    let shown = network.to_string();
+    assert!(shown.starts_with("lk0 has 10.77.0.1"), "{shown}");
+    assert!(shown.ends_with("/24, gateway 10.77.0.1, dns 10.77.0.3"), "{shown}");
+    assert_eq!(resolver, "search plant.example\nnameserver 10.77.0.3\n");
+    assert!(output("ip", "-4 route").contains("default via 10.77.0.1 dev lk0"));
+    network
+}
+
+/// Keeps the network up until the other side has seen enough.
+fn held_to_the_end(mut network: Network, other: netns::Peer) {
+    let held = smol::spawn(async move { network.hold().await });
+    other.end();
+    assert!(!held.is_finished(), "the lease was lost");
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn documented(cloud: &str, document: Option<&str>, question: &str) -> Says {
     match (cloud, line.strip_suffix(" HTTP/1.1").unwrap_or_default()) {
         ("aws", "PUT /latest/api/token") if has("X-aws-ec2-metadata-token-ttl-seconds: 60") => says("t0k3n=="),
         ("aws", _) if !has("X-aws-ec2-metadata-token: t0k3n==") => (401, "", String::new()),
+        ("hetzner", "GET /hetzner/v1/userdata") if document.is_none() => (204, "", String::new()),
         ("aws", "GET /latest/user-data")
         | ("openstack", "GET /openstack/latest/user_data")
         | ("hetzner", "GET /hetzner/v1/userdata") => given(),

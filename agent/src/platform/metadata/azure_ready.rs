@@ -61,9 +61,32 @@ mod tests {
 
     use super::*;
 
-    const STATE: &str = "<?xml version=\"1.0\"?><GoalState><Version>2012-11-30</Version><Incarnation>1</Incarnation><Machine>\
-        <ExpectedState>Started</ExpectedState></Machine><Container><ContainerId>c-1</ContainerId><RoleInstanceList>\
-        <RoleInstance><InstanceId>0a.web_1</InstanceId></RoleInstance></RoleInstanceList></Container></GoalState>";
+    /// The elements, their order and their indentation as the wire server has them (`WALinuxAgent`'s `tests/data/wire/goal_state.xml`).
+    const STATE: &str = r#"<?xml version="1.0" encoding="utf-8"?>
+<GoalState xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="goalstate10.xsd">
+  <Version>2012-11-30</Version>
+  <Incarnation>1</Incarnation>
+  <Machine>
+    <ExpectedState>Started</ExpectedState>
+    <LBProbePorts>
+      <Port>16001</Port>
+    </LBProbePorts>
+  </Machine>
+  <Container>
+    <ContainerId>c-1</ContainerId>
+    <RoleInstanceList>
+      <RoleInstance>
+        <InstanceId>0a.web_1</InstanceId>
+        <State>Started</State>
+        <Configuration>
+          <SharedConfig>http://168.63.129.16:80/shared</SharedConfig>
+          <ConfigName>0a.0.web.1.xml</ConfigName>
+        </Configuration>
+      </RoleInstance>
+    </RoleInstanceList>
+  </Container>
+</GoalState>
+"#;
 
     fn reported(state: &'static str, status: u16) -> (Result<(), CloudError>, Vec<String>) {
         let server = FakeServer::new(move |question| match question {

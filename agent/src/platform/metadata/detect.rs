@@ -30,6 +30,14 @@ const KNOWN: &[(&str, &str, Found)] = &[
     ("sys_vendor", "OpenStack Foundation", Found::Cloud(Cloud::OpenStack)),
     ("product_name", "OpenStack Nova", Found::Cloud(Cloud::OpenStack)),
     ("product_name", "OpenStack Compute", Found::Cloud(Cloud::OpenStack)),
+    // Nova below another hypervisor than QEMU says it here, and so do clouds that put their own names into the other fields
+    // (cloud-init's `tools/ds-identify`).
+    ("chassis_asset_tag", "OpenStack Nova", Found::Cloud(Cloud::OpenStack)),
+    ("chassis_asset_tag", "OpenStack Compute", Found::Cloud(Cloud::OpenStack)),
+    ("chassis_asset_tag", "OpenTelekomCloud", Found::Cloud(Cloud::OpenStack)),
+    ("chassis_asset_tag", "SAP CCloud VM", Found::Cloud(Cloud::OpenStack)),
+    ("chassis_asset_tag", "HUAWEICLOUD", Found::Cloud(Cloud::OpenStack)),
+    ("chassis_asset_tag", "Samsung Cloud Platform", Found::Cloud(Cloud::OpenStack)),
     ("sys_vendor", "QEMU", Found::Qemu),
 ];
 
@@ -91,6 +99,13 @@ mod tests {
             machine(&[hyper_v, ("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77")]),
             Found::Cloud(Cloud::Azure)
         );
+        // Such a cloud is told by its tag alone, also where it says that it is QEMU.
+        for tag in ["OpenStack Nova", "OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform"] {
+            for vendor in ["VMware, Inc.", "QEMU"] {
+                let found = machine(&[("sys_vendor", vendor), ("chassis_asset_tag", tag)]);
+                assert_eq!(found, Found::Cloud(Cloud::OpenStack), "{tag}");
+            }
+        }
         for other in [&[hyper_v][..], &[("sys_vendor", "Amazon EC2 of mine")], &[]] {
             assert_eq!(machine(other), Found::Nothing);
         }

@@ -12,6 +12,8 @@ const TIME: Duration = Duration::from_secs(5);
 /// The head of an answer.
 const MAX_HEAD: usize = 8 * 1024;
 const MAX_HEADERS: usize = 32;
+/// There is nothing of what was asked for.
+pub(super) const NO_CONTENT: u16 = 204;
 
 /// A server at an address that every machine of a cloud has.
 #[derive(Debug, Clone, Copy)]
@@ -154,6 +156,8 @@ fn parse(bytes: &[u8], limit: usize, ended: bool) -> Result<Option<Answer>, Http
         if found.next().is_some() { Err(HttpError::Malformed("one header twice")) } else { Ok(first) }
     };
     let body = match (value("transfer-encoding")?, value("content-length")?) {
+        // RFC 9112, section 6.3: this one has no body, and need not say so.
+        _ if response.code == Some(NO_CONTENT) => Vec::new(),
         (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => match unchunked(rest)? {
             Some(body) => body,
             None => return cut("cut in its chunks"),
@@ -239,6 +243,9 @@ mod tests {
         assert_eq!(body(b"HTTP/1.0 200 OK\r\n\r\nabc").unwrap(), b"abc");
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n";
         assert_eq!(body(chunked).unwrap(), b"abc");
+        // Nothing follows this head, whether or not the connection ends there.
+        let none = parse(b"HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n", 64, false).unwrap().unwrap();
+        assert_eq!((none.status, none.body.len()), (204, 0));
         let google = parse(b"HTTP/1.1 404 Not Found\r\nMetadata-Flavor: Google\r\n\r\n", 64, true).unwrap().unwrap();
         assert_eq!((google.status, google.of_google, google.body.len()), (404, true, 0));
     }

@@ -61,6 +61,11 @@ impl<'a> Structure<'a> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use latchkey_test_support::{Lines, Process, skip, spawn};
     use proptest::prelude::*;
 
     use super::*;
@@ -100,6 +105,69 @@ pub(super) mod tests {
             }
         }
         assert!(oem_string(&[11, 3, 0, 0, 0, 0]).is_err(), "a structure shorter than its header");
+    }
+
+    /// The structures that QEMU writes for a machine with these arguments, got from it as firmware gets them (`docs/specs/fw_cfg.rst`).
+    fn of_qemu(smbios: &str) -> Option<Vec<u8>> {
+        const SELECT_AND_READ: u32 = 0x08 | 0x02;
+        const DIRECTORY: u16 = 0x19;
+        let mut command = Command::new("qemu-system-x86_64");
+        // Its processor stands still: only its memory and ports are asked.
+        command.args(["-machine", "q35", "-accel", "tcg", "-S", "-display", "none", "-nodefaults"]);
+        command.args(["-qtest", "stdio", "-qtest-log", "none", "-smbios", smbios]);
+        let Ok(mut child) = spawn(tied(command)) else {
+            skip("qemu-system-x86_64 is missing: apt-get install qemu-system-x86");
+            return None;
+        };
+        let (mut input, answers) = (child.stdin.take().unwrap(), Lines::of(child.stdout.take().unwrap()));
+        let _machine = Process::watch(child).unwrap();
+        let mut ask = |question: String| {
+            writeln!(input, "{question}").unwrap();
+            let answer = answers.next(&question).unwrap();
+            answer.strip_prefix("OK").unwrap_or_else(|| panic!("{question}: {answer}")).trim().to_owned()
+        };
+        let mut read = |selector: u16, length: u32| {
+            let control = u32::from(selector) << 16 | SELECT_AND_READ;
+            ask(format!("write 0x1000 0x10 0x{control:08x}{length:08x}{:016x}", 0x10_0000));
+            ask("outl 0x514 0x0".into());
+            ask(format!("outl 0x518 {:#x}", 0x1000_u32.swap_bytes()));
+            hex::decode(ask(format!("read 0x100000 {length:#x}")).trim_start_matches("0x")).unwrap()
+        };
+        let directory = read(DIRECTORY, 0x4000);
+        let count = u32::from_be_bytes(directory[..4].try_into().unwrap());
+        let mut files = directory[4..].chunks_exact(64).take(usize::try_from(count).unwrap());
+        let file = files.find(|file| file[8..].starts_with(b"etc/smbios/smbios-tables\0")).unwrap();
+        let (size, selector) = (file[..4].try_into().unwrap(), file[4..6].try_into().unwrap());
+        Some(read(u16::from_be_bytes(selector), u32::from_be_bytes(size)))
+    }
+
+    fn tied(mut command: Command) -> Command {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    }
+
+    #[test]
+    fn a_table_of_qemu_s_has_the_string_that_it_was_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("string");
+        let long = format!(r#"{{"version":1,"node_name":"{}"}}"#, "a".repeat(20_000));
+        fs::write(&file, format!("latchkey.metadata={long}")).unwrap();
+        for (strings, expected) in [
+            ("value=latchkey.metadata={}".to_owned(), Some("{}")),
+            (
+                "value=io.systemd.credential:x=y,value=latchkey.metadata={},value=latchkey.metadata=second".into(),
+                Some("{}"),
+            ),
+            (format!("value=x,path={}", file.display()), Some(&*long)),
+            ("value=LATCHKEY.METADATA={}".into(), None),
+        ] {
+            let Some(table) = of_qemu(&format!("type=11,{strings}")) else { return };
+            let found = oem_string(&table).unwrap();
+            assert_eq!(found, expected.map(str::as_bytes), "{strings}");
+        }
+        // A machine of QEMU's that is told nothing has no such structure.
+        let Some(table) = of_qemu("type=1,serial=latchkey.metadata={}") else { return };
+        assert_eq!((oem_string(&table).unwrap(), table.is_empty()), (None, false));
     }
 
     proptest! {

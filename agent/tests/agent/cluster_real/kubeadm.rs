@@ -7,6 +7,7 @@ use crate::cluster_fake::{FakeKubeadm, control_plane_ticket, member, settings, t
 use latchkey_agent::cluster::Work;
 use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::ClusterSettings;
+use latchkey_kubernetes::{Roles, Table};
 use latchkey_test_support::output;
 
 /// The version of `qemu-tests/kubernetes/kubernetes/go.mod`.
@@ -183,6 +184,51 @@ fn the_real_kubeadm_knows_the_phase_that_is_skipped_and_says_its_version() {
     let places = phases.map(|phase| text.find(&format!("\n{phase} ")).unwrap_or_else(|| panic!("{phase}: {text}")));
     assert!(places.is_sorted(), "{text}");
     assert!(std::env::var_os("LATCHKEY_KUBEADM").is_some() || version(&kubeadm) == VERSION, "{}", version(&kubeadm));
+}
+
+/// An image under a tag that kubeadm does not ask for would be brought to every node, and used by none.
+#[test]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
+fn the_images_of_the_version_table_are_those_that_the_real_kubeadm_asks_for() {
+    let kubeadm = real_kubeadm();
+    let table = Table::built_in().unwrap();
+    let release = table.release(minor(&kubeadm).parse().unwrap()).unwrap();
+    let release_flag = format!("--kubernetes-version=v{}", release.version());
+    let listed = output(Command::new(&kubeadm).args(["config", "images", "list", &release_flag])).unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let asked_for: Vec<&str> = listed.lines().collect();
+    assert!(asked_for.len() >= 7, "{listed}");
+    for image in release.images(&Roles::default()) {
+        let reference = image.reference().to_string();
+        assert!(asked_for.contains(&&*reference), "{reference} is not in:\n{listed}");
+    }
+}
+
+/// Its words of the phase in which a node becomes a member of etcd, from which the cluster step knows what failed.
+#[test]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
+fn the_real_kubeadm_names_the_phase_of_etcd_that_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let [discovery, configuration] = ["discovery", "configuration"].map(|name| directory.path().join(name));
+    // Nobody answers there.
+    let cluster = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": true}}],
+        "users": [{"name": "x", "user": {"token": "x"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+    });
+    let join = serde_json::json!({
+        "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration",
+        "discovery": {"file": {"kubeConfigPath": discovery}}, "timeouts": {"discovery": "1s", "kubernetesAPICall": "1s"},
+        "controlPlane": {"localAPIEndpoint": {"advertiseAddress": "127.0.0.1"}},
+        "nodeRegistration": {"name": "edge-1", "criSocket": "unix:///none"},
+    });
+    std::fs::write(&discovery, cluster.to_string()).unwrap();
+    std::fs::write(&configuration, join.to_string()).unwrap();
+    let config = format!("--config={}", configuration.display());
+    let failed = output(Command::new(real_kubeadm()).args(["join", "phase", "etcd-join", &config])).unwrap();
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(!failed.status.success() && said.contains("error execution phase etcd-join: "), "{said}");
 }
 
 /// A control plane's certificates, made by the real one to be good for so long.

@@ -4,4 +4,5 @@
 
 mod api_server;
 mod balancer;
+mod etcd;
 mod kubeadm;

@@ -27,6 +27,7 @@ mod option {
     pub(super) const DOMAIN: u8 = 15;
     pub(super) const REQUESTED_ADDRESS: u8 = 50;
     pub(super) const LEASE_TIME: u8 = 51;
+    pub(super) const OVERLOAD: u8 = 52;
     pub(super) const MESSAGE_TYPE: u8 = 53;
     pub(super) const SERVER: u8 = 54;
     pub(super) const WANTED: u8 = 55;
@@ -104,21 +105,23 @@ fn options(request: Request<'_>, bytes: &mut Vec<u8>) {
     }
     let [high, low] = 1500u16.to_be_bytes();
     bytes.extend([option::MAX_SIZE, 2, high, low]);
-    let wanted = [
-        option::MASK,
-        option::ROUTERS,
-        option::NAME_SERVERS,
-        option::HOST_NAME,
-        option::DOMAIN,
-        option::LEASE_TIME,
-        option::SERVER,
-        option::RENEWAL_TIME,
-        option::REBINDING_TIME,
-    ];
     bytes.extend([option::WANTED, 9]);
-    bytes.extend(wanted);
+    bytes.extend(WANTED);
     bytes.push(option::END);
 }
+
+/// What servers are asked for.
+const WANTED: [u8; 9] = [
+    option::MASK,
+    option::ROUTERS,
+    option::NAME_SERVERS,
+    option::HOST_NAME,
+    option::DOMAIN,
+    option::LEASE_TIME,
+    option::SERVER,
+    option::RENEWAL_TIME,
+    option::REBINDING_TIME,
+];
 
 /// A server's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,7 +147,7 @@ pub(super) fn decode(bytes: &[u8], xid: u32, mac: [u8; 6]) -> Result<Reply, &'st
     if fixed[4..8] != xid.to_be_bytes() || fixed[28..34] != mac {
         return Err("it is for somebody else");
     }
-    let options = Options::parse(rest)?;
+    let options = Options::parse(fixed, rest)?;
     let server = options.address(option::SERVER)?.filter(|server| is_unicast(IpAddr::V4(*server)));
     let server = server.ok_or("it does not name its server")?;
     let address = Ipv4Addr::new(fixed[16], fixed[17], fixed[18], fixed[19]);
@@ -156,12 +159,28 @@ pub(super) fn decode(bytes: &[u8], xid: u32, mac: [u8; 6]) -> Result<Reply, &'st
     }
 }
 
-/// The options, each at most once.
+/// The options that count here, each at most once.
 struct Options<'a>(Vec<(u8, &'a [u8])>);
 
 impl<'a> Options<'a> {
-    fn parse(mut bytes: &'a [u8]) -> Result<Self, &'static str> {
-        let mut options: Vec<(u8, &[u8])> = Vec::new();
+    fn parse(fixed: &'a [u8; FIXED], rest: &'a [u8]) -> Result<Self, &'static str> {
+        let mut options = Self(Vec::new());
+        options.add(rest)?;
+        // RFC 2132 section 9.3: a server without room for them goes on where the boot file's name stands, then where its own does.
+        let (in_file, in_name) = match options.find(option::OVERLOAD) {
+            None => (false, false),
+            Some([1]) => (true, false),
+            Some([2]) => (false, true),
+            Some([3]) => (true, true),
+            Some(_) => return Err("it does not say where its options are"),
+        };
+        for area in [in_file.then_some(&fixed[108..236]), in_name.then_some(&fixed[44..108])].into_iter().flatten() {
+            options.add(area)?;
+        }
+        Ok(options)
+    }
+
+    fn add(&mut self, mut bytes: &'a [u8]) -> Result<(), &'static str> {
         while let Some((&code, rest)) = bytes.split_first() {
             match code {
                 option::PAD => bytes = rest,
@@ -169,17 +188,20 @@ impl<'a> Options<'a> {
                 _ => {
                     let (&length, rest) = rest.split_first().ok_or("an option is cut off")?;
                     let (value, rest) = rest.split_at_checked(length.into()).ok_or("an option is cut off")?;
-                    // RFC 3396 joins long options that are split; none that we ask for is that long, so a second one
-                    // can only contradict the first.
-                    if options.iter().any(|(seen, _)| *seen == code) {
+                    bytes = rest;
+                    if !WANTED.contains(&code) && !matches!(code, option::MESSAGE_TYPE | option::OVERLOAD) {
+                        continue;
+                    }
+                    // RFC 3396 joins long options that are split; none that counts here is that long, so a second one can only
+                    // contradict the first.
+                    if self.find(code).is_some() {
                         return Err("an option is there twice");
                     }
-                    options.push((code, value));
-                    bytes = rest;
+                    self.0.push((code, value));
                 }
             }
         }
-        Ok(Self(options))
+        Ok(())
     }
 
     fn find(&self, code: u8) -> Option<&'a [u8]> {

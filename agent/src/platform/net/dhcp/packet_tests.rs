@@ -115,6 +115,53 @@ fn an_option_given_twice_is_refused() {
 }
 
 #[test]
+fn what_nobody_asked_for_may_be_long_and_in_pieces() {
+    // RFC 3396: a list of domains to search (RFC 3397) in two pieces.
+    let mut bytes = reply(2, XID, [10, 0, 2, 15], &[]);
+    bytes.pop();
+    for piece in [[1; 255], [2; 255]] {
+        bytes.extend([119, 255]);
+        bytes.extend(piece);
+    }
+    bytes.push(option::END);
+    assert!(matches!(decode(&bytes, XID, MAC), Ok(Reply::Offer(_))));
+}
+
+/// A reply whose first options stand in their own place and the others in `sname` or `file` (RFC 2131 section 2, figure 1), with the
+/// option that says where.
+fn overloaded(says: &[u8], name: &[u8], file: &[u8]) -> Vec<u8> {
+    let mut bytes = reply(2, XID, [10, 0, 2, 15], &[(option::ROUTERS, &[]), (option::OVERLOAD, says)]);
+    bytes[44..44 + name.len()].copy_from_slice(name);
+    bytes[108..108 + file.len()].copy_from_slice(file);
+    bytes
+}
+
+#[test]
+fn options_that_had_no_room_are_read_where_the_server_says_and_nowhere_else() {
+    const ROUTER: [u8; 7] = [option::ROUTERS, 4, 10, 0, 2, 9, option::END];
+    let domain = [&[option::DOMAIN, 11][..], b"example.org", &[option::END]].concat();
+    let read = |says: &[u8]| {
+        let lease = match decode(&overloaded(says, &domain, &ROUTER), XID, MAC)? {
+            Reply::Offer(lease) => lease,
+            reply => panic!("{reply:?}"),
+        };
+        Ok((lease.router.is_some(), lease.domain.is_some()))
+    };
+    assert_eq!(
+        [read(&[]), read(&[1]), read(&[2]), read(&[3])],
+        [Ok((false, false)), Ok((true, false)), Ok((false, true)), Ok((true, true))]
+    );
+    for says in [&[0][..], &[4], &[1, 1]] {
+        assert_eq!(read(says), Err("it does not say where its options are"), "{says:?}");
+    }
+    // Whoever says it twice, or is cut off there, too.
+    let twice = decode(&overloaded(&[3], &ROUTER, &ROUTER), XID, MAC);
+    assert_eq!(twice, Err("an option is there twice"));
+    let cut = [&[0; 126][..], &[option::DOMAIN, 1]].concat();
+    assert_eq!(decode(&overloaded(&[1], &[], &cut), XID, MAC), Err("an option is cut off"));
+}
+
+#[test]
 fn a_renewal_time_after_the_end_is_not_believed() {
     let lease = offer(&[(option::RENEWAL_TIME, &[0xff; 4])]).unwrap();
     assert_eq!(lease.renew, lease.time / 2);
@@ -154,6 +201,10 @@ proptest! {
     fn no_options_make_the_reader_panic(options in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut bytes = reply(2, XID, [10, 0, 2, 15], &[]);
         bytes.truncate(FIXED);
+        bytes.extend([option::OVERLOAD, 1, 3]);
+        for (area, byte) in bytes[44..236].iter_mut().zip(&options) {
+            *area = *byte;
+        }
         bytes.extend(options);
         let _ = decode(&bytes, XID, MAC);
     }

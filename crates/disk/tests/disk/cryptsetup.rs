@@ -2,8 +2,6 @@
 //!
 //! Works on plain files, as root or not: nothing is mapped. Needs `cryptsetup` (Debian: cryptsetup-bin).
 
-#![expect(clippy::unwrap_used, reason = "a test rig that cannot be built fails the test")]
-
 use latchkey_disk::{
     BlockDevice, Disk, HeaderRefusal, KernelRandom, NodeState, Phase, Probe, Role, SegmentMode, TokenKey,
     UncheckedHeader, probe, update_state,
