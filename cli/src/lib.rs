@@ -49,6 +49,7 @@ mod record;
 mod recover;
 mod reference;
 mod secret;
+mod seen;
 mod spec;
 mod status;
 mod stock;

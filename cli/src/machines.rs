@@ -1,12 +1,10 @@
 //! The machines of a cluster, wherever they are on record: in its directory, or in its API server.
 
 use latchkey_attestation::EkDigest;
-use latchkey_attestation::reference::format_rfc3339;
 use latchkey_cluster_store::{
-    Denials, DiskRelease, NodeName, NodeRecord, NodeStatus, NotDenied, PendingRecord, ReleaseRefusal, RoleRule,
+    Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, ReleaseRefusal, RoleRule,
 };
 use latchkey_keys::{ClusterId, Uuid};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -17,6 +15,7 @@ use crate::documents::Documents;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::block_on;
+use crate::seen::Seen;
 
 /// What the operator's commands about machines need of a store.
 pub(crate) trait Machines {
@@ -65,24 +64,6 @@ pub(crate) trait Machines {
     ) -> Result<Option<NodeRecord>, CommandError>;
     /// Removes a machine's record and rule; whether there was one of them.
     fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError>;
-}
-
-/// What was last seen of a machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all(deserialize = "camelCase"), default)]
-pub(crate) struct Seen {
-    pub(crate) image: String,
-    pub(crate) version: String,
-    pub(crate) agent_version: Option<String>,
-    /// RFC 3339.
-    pub(crate) last_attestation: Option<String>,
-}
-
-impl From<NodeStatus> for Seen {
-    fn from(status: NodeStatus) -> Self {
-        let NodeStatus { image, version, agent_version, last_attestation, epoch: _, last_report: _ } = status;
-        Self { image, version, agent_version, last_attestation: Some(format_rfc3339(last_attestation)) }
-    }
 }
 
 /// Where a cluster is kept.

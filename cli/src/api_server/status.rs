@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::machines::resource;
 use super::{ApiServer, malformed};
 use crate::error::CommandError;
-use crate::machines::Seen;
+use crate::seen::Seen;
 use crate::stock::{Conditions, Scope, StockCode};
 
 /// kubeadm's label for control planes.

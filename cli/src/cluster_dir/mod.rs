@@ -22,8 +22,8 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
-use crate::machines::Seen;
 use crate::owner::as_owner_of;
+use crate::seen::Seen;
 use crate::store_error::unusable;
 
 /// Held by the one `latchkey init` that works on the directory. Not the directory's own lock: the join service may write

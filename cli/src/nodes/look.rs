@@ -9,8 +9,9 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::firmware::waiting as waiting_firmware;
-use crate::machines::{self, Seen};
+use crate::machines;
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
+use crate::seen::Seen;
 
 pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let machines = machines::open(arguments)?;

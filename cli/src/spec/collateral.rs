@@ -92,7 +92,7 @@ pub(super) const INSTALL: Command = Command {
     path: &["collateral", "install"],
     operands: &[Operand { name: "COLLATERAL-DIR", ..DIRECTORY }],
     flags: &[node::DIRECTORY, node::KUBECONFIG, node::KUBECTL],
-    summary: "gives it to the join services of a cluster in its API server",
+    summary: "gives it to a cluster's join services, by its API server",
     about: INSTALL_ABOUT,
     examples: &["latchkey collateral install ./collateral --cluster ./plant"],
     run: collateral_install::install,

@@ -80,7 +80,7 @@ pub(super) const LOG: Command = Command {
         ),
         Flag { text: "with an expected image: the type of machine [the one that fits best]", ..MACHINE },
     ],
-    summary: "lists, explains and replays the event log of a measured boot",
+    summary: "lists, explains and replays the log of a measured boot",
     about: "A log is written by whatever booted. It says something once its replayed registers\nare those that the TPM signed; evidence has both. What is expected is compared and\nshown, whatever the outcome: to admit or refuse is for `latchkey verify`.",
     examples: &[
         "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --bank sha256",

@@ -104,7 +104,7 @@ pub(super) const FLOOR: Command = Command {
         },
         flag("collateral", "DIR", "what AMD publishes (DIR/snp): the reports must be true"),
     ],
-    summary: "shows which firmware a policy may demand after these reports",
+    summary: "shows what firmware a policy may demand by these reports",
     about: "For the `tcb_floor` in a policy's section `snp`: of each product the oldest firmware\namong the reports, part by part, so that all of these machines are admitted and none\nthat is older.",
     examples: &["latchkey policy floor --from edge-1.json --from edge-2.json --collateral ./amd"],
     run: policy::floor,

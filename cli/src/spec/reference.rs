@@ -139,7 +139,7 @@ pub(super) const ADD_FIRMWARE: Command = Command {
         },
     ],
     flags: &[OUT, MACHINE, SERIAL, KEY, PASSWORD],
-    summary: "makes firmware known: the next revision, with a machine that has it",
+    summary: "makes firmware known, in the next revision",
     about: "Of a boot that you trust, of an image of BASE, the values of PCR 0 and 2 (the firmware's\ncode and that of option ROMs) come in, as a further type of machine of that image. They\ncount for all images of the policy's manifests. Under `\"firmware\": \"known\"` (`latchkey\npolicy new --firmware-known`) machines with any other firmware are refused; without it\n`latchkey node list` tells which of those that wait have it.",
     examples: &[
         "latchkey record 10.0.0.5 --policy policy.json --name edge --version 1.0.0 \\",
@@ -154,7 +154,7 @@ pub(super) const REMOVE_FIRMWARE: Command = Command {
     path: &["reference", "remove-firmware"],
     operands: &[BASE, Operand { name: "MACHINE", required: true, text: "the type of machine that lists the firmware" }],
     flags: &[OUT, SERIAL, KEY, PASSWORD],
-    summary: "makes firmware unknown: the next revision, without the machines that list it",
+    summary: "makes firmware unknown, in the next revision",
     about: "All types of machines of this name that list firmware go, from every image. Where one\nwas all that an image had, revoke the image.",
     examples: &[
         "latchkey reference remove-firmware edge-2.json model-a-2.14 --key release.key \\",

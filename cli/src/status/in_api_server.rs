@@ -18,10 +18,10 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
 use crate::init::JOIN_SERVICE;
-use crate::machines::Seen;
 use crate::node::block_on;
 use crate::nodes::{lost, state};
 use crate::output::{Report, Style, Table, pairs, printable};
+use crate::seen::Seen;
 
 /// More than any kubeconfig.
 const MAX_KUBECONFIG: usize = 1024 * 1024;

@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_status_is_written_for_news_and_once_an_hour_and_keeps_what_is_not_said_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let store = ClusterStore::open(directory.path()).unwrap();
+        let store = ClusterStore::make(directory.path()).unwrap();
         let ek = EkDigest::from_bytes([0x11; 32]);
         assert_eq!(store.status_of(&ek), None);
         let write = |status: NodeStatus| store.write_status(&ek, status).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_file_of_another_machine_or_schema_says_nothing_and_is_written_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let store = ClusterStore::open(directory.path()).unwrap();
+        let store = ClusterStore::make(directory.path()).unwrap();
         let (ek, other) = (EkDigest::from_bytes([0x11; 32]), EkDigest::from_bytes([0x22; 32]));
         assert!(store.write_status(&ek, status(1)).unwrap());
         let path = |ek: &EkDigest| directory.path().join(STATUS).join(format!("{ek}.json"));
