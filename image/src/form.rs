@@ -140,6 +140,38 @@ mod tests {
 
     use super::*;
 
+    /// QEMU writes such disks for Azure and Hyper-V. Of what both say, only who made the disk, and when, and its own id differ.
+    #[test]
+    fn the_footer_of_a_virtual_hard_disk_is_qemu_s_field_by_field() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for mebibytes in [3, 64, 2048, 130 * 1024] {
+            let size = mebibytes << 20;
+            File::create(at("raw")).unwrap().set_len(size).unwrap();
+            let mut convert = Command::new("qemu-img");
+            convert.args(["convert", "-f", "raw", "-O", "vpc", "-o", "subformat=fixed,force_size=on"]);
+            let Ok(made) = convert.args([at("raw"), at("vhd")]).output() else {
+                return latchkey_test_support::skip("qemu-img is missing: apt-get install qemu-utils");
+            };
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            let mut vhd = File::open(at("vhd")).unwrap();
+            assert_eq!(vhd.metadata().unwrap().len(), size + 512, "{mebibytes}");
+            vhd.seek(SeekFrom::Start(size)).unwrap();
+            let (mut theirs, mut ours) = ([0; 512], footer(size, [7; 16]));
+            vhd.read_exact(&mut theirs).unwrap();
+            for (footer, who) in [(&mut theirs, "QEMU"), (&mut ours, "us")] {
+                let sum: u32 = footer.iter().map(|byte| u32::from(*byte)).sum();
+                let said = u32::from_be_bytes(footer[64..68].try_into().unwrap());
+                let own: u32 = footer[64..68].iter().map(|byte| u32::from(*byte)).sum();
+                assert_eq!(said, !(sum - own), "the checksum of {who}");
+                // Time and name and version of the program; the checksum and the id behind it.
+                footer[24..36].fill(0);
+                footer[64..84].fill(0);
+            }
+            assert_eq!(theirs, ours, "{mebibytes}");
+        }
+    }
+
     /// By QEMU, which reads both forms and has read those of others.
     #[test]
     fn the_disk_comes_back_from_every_form_as_it_was() {

@@ -207,4 +207,37 @@ mod tests {
         let cut = NodeRecord { joining_since: Some(1), ..record("cp-9", "10.0.0.30") };
         assert!(members_of(&members, &cut, false).is_empty());
     }
+
+    /// What the real kubeadm writes for etcd, by which its pod is known here and reached.
+    #[test]
+    #[ignore = "needs the real kubeadm: ./dev e2e api-server"]
+    fn kubeadm_s_etcd_is_known_by_what_is_looked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let configuration = directory.path().join("configuration");
+        let documents = [
+            serde_json::json!({
+                "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "InitConfiguration",
+                "localAPIEndpoint": {"advertiseAddress": "192.0.2.7"},
+                "nodeRegistration": {"name": "cp-1", "criSocket": "unix:///none"},
+            }),
+            serde_json::json!({
+                "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration",
+                "kubernetesVersion": latchkey_api_server_rig::VERSION,
+            }),
+        ];
+        std::fs::write(&configuration, documents.map(|one| one.to_string()).join("\n---\n")).unwrap();
+        let mut kubeadm = std::process::Command::new(latchkey_api_server_rig::program("kubeadm"));
+        kubeadm.args(["init", "phase", "etcd", "local", "--dry-run", "--config"]).arg(&configuration);
+        let ran = latchkey_test_support::output(&mut kubeadm).unwrap();
+        let manifest = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let client_url = format!("{CLIENT_URLS}: https://192.0.2.7:2379");
+        let mounted = format!("mountPath: {CERTIFICATES}");
+        for wanted in ["component: etcd", "tier: control-plane", "name: etcd", &client_url, &mounted] {
+            assert!(
+                manifest.lines().any(|line| line.trim_start_matches(['\t', ' ', '-']) == wanted),
+                "{wanted}: {manifest}"
+            );
+        }
+    }
 }

@@ -156,7 +156,12 @@ mod tests {
         assert_eq!(list.release(), table.release(minor).unwrap());
         assert_eq!(list.mirror(), Some("https://m/k8s"));
         assert_eq!(ComponentList::parse(&made(None)).unwrap().mirror(), None);
-        assert_eq!(made(None), made(None));
+        // The same versions in another order and another layout.
+        let mut text: serde_json::Value = serde_json::from_str(include_str!("versions.json")).unwrap();
+        text["versions"].as_array_mut().unwrap().reverse();
+        let other = Table::parse(&serde_json::to_vec_pretty(&text).unwrap()).unwrap();
+        assert_ne!(other.sha256(), table.sha256());
+        assert_eq!(ComponentList::make(&other, minor, Some("https://m/k8s/")).unwrap(), made(Some("https://m/k8s")));
         assert!(list.expect(minor).is_ok());
         let error = list.expect("1.33".parse().unwrap()).unwrap_err();
         assert_eq!(error.code(), KubernetesCode::ListVersionDiffers);

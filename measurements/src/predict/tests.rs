@@ -225,18 +225,34 @@ fn what_is_not_certain_is_refused_by_name() {
 }
 
 #[test]
-fn a_file_cut_or_changed_anywhere_is_refused_or_predicted_without_panic() {
+fn a_file_cut_or_changed_anywhere_is_refused_or_measures_something_else() {
     let whole = uki(257, &[(".sbat", b"sbat")]);
+    let measured = |bytes: &[u8]| Uki::measure(bytes).ok().map(|uki| uki.authenticode);
+    let honest = measured(&whole).unwrap();
     for length in (0..whole.len()).step_by(7) {
-        let _ = Uki::measure(&whole[..length]);
+        assert_ne!(measured(&whole[..length]), Some(honest), "cut at {length}");
     }
+    // What Authenticode leaves out ("Windows Authenticode Portable Executable Signature Format", 1.0): the header's checksum, and
+    // where the signatures are.
+    let pe = usize::try_from(u32::from_le_bytes(whole[0x3c..0x40].try_into().unwrap())).unwrap();
+    let left_out = [pe + 24 + 64..pe + 24 + 68, pe + 24 + 144..pe + 24 + 152];
+    let (mut refused, mut others) = (0, 0);
     for position in 0..0x400 {
         for value in [0x00, 0x01, 0x7f, 0x80, 0xff] {
             let mut bytes = whole.clone();
-            bytes[position] = value;
-            let _ = Uki::measure(&bytes);
+            if std::mem::replace(&mut bytes[position], value) == value {
+                continue;
+            }
+            match measured(&bytes) {
+                None => refused += 1,
+                Some(other) if other != honest => others += 1,
+                Some(_) => {
+                    assert!(left_out.iter().any(|range| range.contains(&position)), "{value:#x} at {position:#x}");
+                }
+            }
         }
     }
+    assert!(refused > 100 && others > 1000, "{refused} refused, {others} with another hash");
 }
 
 /// A log with the predicted events, and these instead of some.

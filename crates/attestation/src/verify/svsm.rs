@@ -9,8 +9,10 @@ use crate::refusal::{ReasonCode, Refusal};
 /// Checks that a services manifest is the public area of this endorsement key, and nothing else.
 ///
 /// The report is over SHA-512(nonce ‖ manifest), and the guest chooses the nonce. Were it of any length, a key whose public area *ends* with
-/// that of the SVSM's could be passed off as the manifest, its beginning being part of the nonce. COCONUT-SVSM, by its source, takes nonces of 64
-/// bytes alone; of others nobody knows, so a manifest of which some end is a public area, too, is refused.
+/// that of the SVSM's could be passed off as the manifest, its beginning being part of the nonce. COCONUT-SVSM, by its source
+/// (`kernel/src/protocols/attest.rs`), takes nonces of 64 bytes alone; of others nobody knows, so a manifest of which some end is a public
+/// area, too, is refused. A shorter nonce, which an earlier form of it took, passes nothing off: what is shown would be an end of the
+/// SVSM's own manifest, and the beginning of that an end of our nonce, a hash.
 pub(super) fn check_services_manifest(manifest: &[u8], ek: EkDigest) -> Result<(), Refusal> {
     let refuse = |detail: String| Err(Refusal::new(ReasonCode::SnpSvsmManifestOfAnotherKey, detail));
     match EkDigest::of_public_area(manifest) {

@@ -214,14 +214,27 @@ fn fingerprints_follow_content_through_links_and_nothing_else() {
 
 proptest! {
     #[test]
-    fn any_bytes_in_any_file_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn bytes_that_are_none_of_ours_are_refused_in_any_file_and_it_is_named(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let (files, directory) = directory();
-        for name in ["cluster.json", "enrolment.json", "policy.json", "reference.json", "revisions.json"] {
+        let nodes = format!("nodes/{}.json", ek(1));
+        for name in ["cluster.json", "enrolment.json", "policy.json", "revisions.json", &nodes] {
             fs::write(files.path().join(name), &bytes).unwrap();
         }
-        fs::write(files.path().join(format!("nodes/{}.json", ek(1))), &bytes).unwrap();
-        let _ = (directory.cluster().is_ok(), directory.enrolment().is_ok(), directory.policy().is_ok());
-        let _ = (directory.policy().and_then(|policy| directory.references(&policy)).is_ok(), directory.record(&ek(1)).is_ok(), directory.records().unwrap().len());
+        let policy = policy_of(&[manifest("edge", 1, "edge-1")]);
+        let refused = [
+            ("cluster.json", directory.cluster().err()),
+            ("enrolment.json", directory.enrolment().err()),
+            ("policy.json", directory.policy().err()),
+            ("revisions.json", directory.references(&policy).err()),
+            (&nodes, directory.record(&ek(1)).err()),
+        ];
+        for (name, error) in refused {
+            let path = error.map(|error| error.path().to_owned());
+            prop_assert_eq!(path, Some(files.path().join(name)));
+        }
+        // Who lists them learns of the damaged one.
+        let records = directory.records().unwrap();
+        prop_assert_eq!((records.len(), records.iter().filter(|record| record.is_err()).count()), (1, 1));
     }
 
     #[test]
@@ -231,8 +244,9 @@ proptest! {
         let at = at % json.len();
         json[at] = byte;
         fs::write(files.path().join(format!("nodes/{}.json", ek(1))), &json).unwrap();
-        if let Ok(Some(record)) = directory.record(&ek(1)) {
-            prop_assert_eq!(record.ek_sha256, ek(1));
+        // It is there: it may be refused, and is never passed over.
+        if let Ok(read) = directory.record(&ek(1)) {
+            prop_assert_eq!(read.map(|record| record.ek_sha256), Some(ek(1)));
         }
     }
 }
@@ -247,6 +261,10 @@ fn manifest(name: &str, serial: u64, image: &str) -> AuthenticManifest {
 }
 
 fn references(manifests: &[AuthenticManifest]) -> References {
+    References::new(&policy_of(manifests), manifests.to_vec()).unwrap()
+}
+
+fn policy_of(manifests: &[AuthenticManifest]) -> Policy {
     let rule = |manifest: &AuthenticManifest| {
         let name = manifest.values().name();
         serde_json::json!({"manifest": name, "minimum_version": "0.0.0", "unsigned": "trust-local-file"})
@@ -257,7 +275,7 @@ fn references(manifests: &[AuthenticManifest]) -> References {
         "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {"enforce": [11], "warn": []},
         "references": manifests.iter().map(rule).collect::<Vec<_>>(),
     });
-    References::new(&Policy::from_json(policy.to_string().as_bytes()).unwrap(), manifests.to_vec()).unwrap()
+    Policy::from_json(policy.to_string().as_bytes()).unwrap()
 }
 
 fn code(error: &StoreError) -> Option<ReasonCode> {
