@@ -13,7 +13,7 @@
 #[expect(dead_code, unused_imports, reason = "shared with the tests")]
 mod rig;
 
-use latchkey_bench::{Bench, Clock, Figure, Quantity, memory_of, processor_time_of};
+use latchkey_bench::{Bench, Clock, Figure, Quantity, memory_of, own_memory_of, processor_time_of};
 use latchkey_cluster_store::{BootSeen, Denials, Enrolment, Recorded};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, Rules, State};
 use rig::{Client, Machine, Rig, Service};
@@ -48,6 +48,8 @@ fn joins(bench: &Bench) {
     });
     let service = rig.start_logging_to(std::fs::File::create(rig.path("log")).unwrap().into());
     memory(bench, &service.process, "memory", "memory of the service, ready, bytes");
+    let own = own_memory_of(service.process.id()).unwrap();
+    bench.count(&Quantity::new("join-service/own-memory", "the same without shared pages of files, bytes", own));
     let (warm_up, measured) = machines.split_at(WARM_UP);
     join_all(&service, warm_up, 0);
     let busy = |join: &mut dyn FnMut(&[Machine], usize)| -> Vec<Duration> {

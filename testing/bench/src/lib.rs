@@ -18,5 +18,5 @@ mod quantity;
 pub use clock::{processor_time, wall_time};
 pub use figure::{Clock, Figure};
 pub use measure::Bench;
-pub use process::{memory_of, peak_memory_of, processor_time_of};
+pub use process::{memory_of, own_memory_of, peak_memory_of, processor_time_of};
 pub use quantity::Quantity;

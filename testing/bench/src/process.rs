@@ -8,6 +8,11 @@ pub fn memory_of(process: u32) -> Option<u64> {
     status(process, "VmRSS:")
 }
 
+/// What of it is the process's own: without pages of files that it maps, which others share (`VmRSS` less `RssFile`, proc(5)).
+pub fn own_memory_of(process: u32) -> Option<u64> {
+    memory_of(process)?.checked_sub(status(process, "RssFile:")?)
+}
+
 /// The most that it was (`VmHWM`, proc(5)), in bytes.
 pub fn peak_memory_of(process: u32) -> Option<u64> {
     status(process, "VmHWM:")
@@ -39,6 +44,7 @@ mod tests {
         let own = std::process::id();
         let (now, peak) = (memory_of(own).unwrap(), peak_memory_of(own).unwrap());
         assert!((4096..=peak).contains(&now), "{now} {peak}");
+        assert!((4096..now).contains(&own_memory_of(own).unwrap()), "what is mapped of the program's file counts nowhere else");
         assert!(processor_time_of(own).unwrap() > Duration::ZERO);
         // Above every process id of this kernel.
         assert_eq!((memory_of(u32::MAX), processor_time_of(u32::MAX)), (None, None));

@@ -131,7 +131,12 @@ pub fn for_nodes(program: &'static str) -> Result<PathBuf, BuildError> {
 /// # Errors
 /// [`BuildError`].
 pub fn as_shipped(package: &'static str, program: &str) -> Result<PathBuf, BuildError> {
-    static_program("service", package, program)
+    static_program(profile_of(package), package, program)
+}
+
+/// The profile that a service or the command line ships in.
+fn profile_of(package: &str) -> &'static str {
+    if ["latchkey-join-service", "latchkey-enrol-service"].contains(&package) { "verifier" } else { "service" }
 }
 
 fn static_program(profile: &'static str, package: &'static str, program: &str) -> Result<PathBuf, BuildError> {
@@ -213,10 +218,13 @@ fn fake_vendors() -> Set {
 /// # Errors
 /// [`BuildError`].
 pub fn shipped(binary: &str) -> Result<PathBuf, BuildError> {
-    let packages = PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]);
-    let profile = ["--profile", "service", "--config", "profile.service.strip=\"debuginfo\"", "--bins"];
-    let arguments: Vec<_> = packages.chain(profile).collect();
-    Set { name: "shipped".into(), arguments, shown: false, instead_of: None }.built()?.program(binary)
+    let profile = profile_of(binary);
+    let packages = PROGRAM_PACKAGES.into_iter().filter(|package| profile_of(package) == profile);
+    let strip = if profile == "verifier" { "profile.verifier.strip=\"debuginfo\"" } else { "profile.service.strip=\"debuginfo\"" };
+    let arguments = packages.flat_map(|package| ["--package", package]);
+    let arguments = arguments.chain(["--profile", profile, "--config", strip, "--bins"]).collect();
+    let name = format!("shipped-{profile}");
+    Set { name, arguments, shown: false, instead_of: None }.built()?.program(binary)
 }
 
 /// A program as users get it, to the bit: without its symbols, too.
@@ -224,7 +232,7 @@ pub fn shipped(binary: &str) -> Result<PathBuf, BuildError> {
 /// # Errors
 /// [`BuildError`].
 pub fn packaged(binary: &str) -> Result<PathBuf, BuildError> {
-    cargo_build(&["--profile", "service", "--package", binary, "--bins"], false)?.program(binary)
+    cargo_build(&["--profile", profile_of(binary), "--package", binary, "--bins"], false)?.program(binary)
 }
 
 /// A program or library of another package, which a test needs beside its own programs: cargo builds it for its own package's tests
