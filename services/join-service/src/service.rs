@@ -186,7 +186,8 @@ impl JoinService {
         else {
             return admitted;
         };
-        if self.store.catch_up(node.ek()).await.unwrap_or(false) {
+        // Whether anything was new says nothing: another call may have caught up since this one was decided.
+        if self.store.catch_up(node.ek()).await.is_ok() {
             return self.store.admit(&snapshot.own.rules(), node.ek(), ask, seen.clone());
         }
         admitted

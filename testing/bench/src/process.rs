@@ -44,7 +44,10 @@ mod tests {
         let own = std::process::id();
         let (now, peak) = (memory_of(own).unwrap(), peak_memory_of(own).unwrap());
         assert!((4096..=peak).contains(&now), "{now} {peak}");
-        assert!((4096..now).contains(&own_memory_of(own).unwrap()), "what is mapped of the program's file counts nowhere else");
+        assert!(
+            (4096..now).contains(&own_memory_of(own).unwrap()),
+            "what is mapped of the program's file counts nowhere else"
+        );
         assert!(processor_time_of(own).unwrap() > Duration::ZERO);
         // Above every process id of this kernel.
         assert_eq!((memory_of(u32::MAX), processor_time_of(u32::MAX)), (None, None));

@@ -220,7 +220,11 @@ fn fake_vendors() -> Set {
 pub fn shipped(binary: &str) -> Result<PathBuf, BuildError> {
     let profile = profile_of(binary);
     let packages = PROGRAM_PACKAGES.into_iter().filter(|package| profile_of(package) == profile);
-    let strip = if profile == "verifier" { "profile.verifier.strip=\"debuginfo\"" } else { "profile.service.strip=\"debuginfo\"" };
+    let strip = if profile == "verifier" {
+        "profile.verifier.strip=\"debuginfo\""
+    } else {
+        "profile.service.strip=\"debuginfo\""
+    };
     let arguments = packages.flat_map(|package| ["--package", package]);
     let arguments = arguments.chain(["--profile", profile, "--config", strip, "--bins"]).collect();
     let name = format!("shipped-{profile}");

@@ -186,7 +186,7 @@ impl Approvals {
         let certified = certify()?;
         match (&certified.outcome, certified.ek) {
             (Outcome::NotReported, _) => return Err(Later::Waits),
-            (Outcome::Decided(_), Some(ek)) => drop(self.store.catch_up(ek).await?),
+            (Outcome::Decided(_), Some(ek)) => self.store.catch_up(ek).await?,
             (Outcome::Decided(_), None) => {
                 if !self.list_records_for(request).await? {
                     return decided(certified);

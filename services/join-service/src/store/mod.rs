@@ -160,11 +160,11 @@ impl Store {
         let _ = written.await;
     }
 
-    /// Takes over what other programs have written, of this machine above all; whether there was something.
+    /// Takes over what other programs have written, of this machine above all.
     ///
     /// # Errors
     /// It could not be read: what is in memory stays in use. Why is logged.
-    pub(crate) async fn catch_up(&self, ek: EkDigest) -> Result<bool, Refusal> {
+    pub(crate) async fn catch_up(&self, ek: EkDigest) -> Result<(), Refusal> {
         self.in_time(move |records| records.catch_up(&ek).ok_or(Refusal::RecordNotWritten)).await
     }
 

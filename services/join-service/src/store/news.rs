@@ -25,8 +25,8 @@ impl Records {
         self.note_read(read);
     }
 
-    /// Whether there was news, of this machine above all; `None` if that cannot be said.
-    pub(super) fn catch_up(&self, ek: &EkDigest) -> Option<bool> {
+    /// Takes over what is new, of this machine above all; `None` if it could not be read.
+    pub(super) fn catch_up(&self, ek: &EkDigest) -> Option<()> {
         let caught_up = self.store.turn().and_then(|mut turn| {
             turn.look_at(ek)?;
             self.take_over_news(&mut *turn)
@@ -34,11 +34,10 @@ impl Records {
         self.note_read(caught_up)
     }
 
-    /// Whether there was some.
-    pub(super) fn take_over_news(&self, turn: &mut dyn Turn) -> Result<bool, StoreError> {
+    pub(super) fn take_over_news(&self, turn: &mut dyn Turn) -> Result<(), StoreError> {
         let _one_after_the_other = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         match turn.news()? {
-            News::None => return Ok(false),
+            News::None => {}
             News::All(listing) => {
                 let known = self.state().damage().clone();
                 self.reload(listing, &known);
@@ -53,7 +52,7 @@ impl Records {
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// `known` is what was told already.
