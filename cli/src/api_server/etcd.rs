@@ -214,18 +214,14 @@ mod tests {
     fn kubeadm_s_etcd_is_known_by_what_is_looked_for() {
         let directory = tempfile::tempdir().unwrap();
         let configuration = directory.path().join("configuration");
-        let documents = [
-            serde_json::json!({
-                "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "InitConfiguration",
-                "localAPIEndpoint": {"advertiseAddress": "192.0.2.7"},
-                "nodeRegistration": {"name": "cp-1", "criSocket": "unix:///none"},
-            }),
-            serde_json::json!({
-                "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration",
-                "kubernetesVersion": latchkey_api_server_rig::VERSION,
-            }),
-        ];
-        std::fs::write(&configuration, documents.map(|one| one.to_string()).join("\n---\n")).unwrap();
+        let version = latchkey_api_server_rig::VERSION;
+        let documents = format!(
+            "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n\
+             localAPIEndpoint: {{advertiseAddress: 192.0.2.7}}\n\
+             nodeRegistration: {{name: cp-1, criSocket: 'unix:///none'}}\n---\n\
+             apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: {version}\n"
+        );
+        std::fs::write(&configuration, documents).unwrap();
         let mut kubeadm = std::process::Command::new(latchkey_api_server_rig::program("kubeadm"));
         kubeadm.args(["init", "phase", "etcd", "local", "--dry-run", "--config"]).arg(&configuration);
         let ran = latchkey_test_support::output(&mut kubeadm).unwrap();

@@ -136,7 +136,7 @@ pub fn as_shipped(package: &'static str, program: &str) -> Result<PathBuf, Build
 
 /// The profile that a service or the command line ships in.
 fn profile_of(package: &str) -> &'static str {
-    if ["latchkey-join-service", "latchkey-enrol-service"].contains(&package) { "verifier" } else { "service" }
+    if package == "latchkey-join-service" { "verifier" } else { "service" }
 }
 
 fn static_program(profile: &'static str, package: &'static str, program: &str) -> Result<PathBuf, BuildError> {
