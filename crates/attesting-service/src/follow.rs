@@ -231,6 +231,7 @@ fn names_of(path: &Path) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use latchkey_durable_file::{Existing, put};
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -247,6 +248,20 @@ mod tests {
         assert_eq!(of(&root), ["..data", "..v1", "absent.json", "policy.json"]);
         assert_eq!(of(&root.join("..v1")), ["policy.json"]);
         assert!(of(root.parent().unwrap()).contains(&root.file_name().unwrap().to_str().unwrap()));
+    }
+
+    /// Else each record that the service writes would have all of them read anew.
+    #[test]
+    fn a_record_that_is_written_as_it_should_be_is_no_hand_in_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = directory.path().join("0a.json");
+        let watch = Watch::of_records(directory.path()).unwrap();
+        for existing in [Existing::Keep, Existing::Replace] {
+            put(&record, 0o644, b"{}", existing).unwrap();
+            assert!(!watch.drained());
+        }
+        fs::write(&record, "by hand").unwrap();
+        assert!(watch.drained());
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Turn<'a> {
     name: OsString,
     beside: OsString,
     file: File,
+    /// The same, locked and not to be written; `None` once it is `file`.
+    lock: Option<File>,
     placed: bool,
 }
 
@@ -51,10 +53,14 @@ impl Directory {
                 Err(error) => return Err(error.into()),
             };
             step("make")?;
-            lock(&file)?;
-            // Another may have found it before it was locked, and taken it for what a crash left.
+            // Another may find it before it is locked, and take it for what a crash left.
+            let locked = match open_without_waiting(&self.0, &beside, Links::Refused) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            lock(&locked)?;
             if self.is(&beside, &file)? {
-                return Ok(Turn { directory: self, name, beside, file, placed: false });
+                return Ok(Turn { directory: self, name, beside, file, lock: Some(locked), placed: false });
             }
         }
     }
@@ -110,6 +116,11 @@ impl Turn<'_> {
     pub fn place(mut self, existing: Existing) -> io::Result<()> {
         self.file.sync_all()?;
         step("sync")?;
+        // What was written is closed under the name that it was written by: who is told of closings takes one under the other name for
+        // a file that was changed in place.
+        if let Some(lock) = self.lock.take() {
+            self.file = lock;
+        }
         let (at, beside, name) = (&self.directory.0, &self.beside, &self.name);
         let renamed = match existing {
             Existing::Replace => renameat(at, beside, at, name),
