@@ -233,11 +233,13 @@ fn a_file_cut_or_changed_anywhere_is_refused_or_measures_something_else() {
         assert_ne!(measured(&whole[..length]), Some(honest), "cut at {length}");
     }
     // What Authenticode leaves out ("Windows Authenticode Portable Executable Signature Format", 1.0): the header's checksum, and
-    // where the signatures are.
-    let pe = usize::try_from(u32::from_le_bytes(whole[0x3c..0x40].try_into().unwrap())).unwrap();
+    // where the signatures are. Nor does it have what lies between the headers, as long as they say, and the first section.
+    let word = |at: usize| usize::try_from(u32::from_le_bytes(whole[at..at + 4].try_into().unwrap())).unwrap();
+    let pe = word(0x3c);
+    let headers = word(pe + 24 + 60);
     let left_out = [pe + 24 + 64..pe + 24 + 68, pe + 24 + 144..pe + 24 + 152];
     let (mut refused, mut others) = (0, 0);
-    for position in 0..0x400 {
+    for position in 0..headers {
         for value in [0x00, 0x01, 0x7f, 0x80, 0xff] {
             let mut bytes = whole.clone();
             if std::mem::replace(&mut bytes[position], value) == value {
