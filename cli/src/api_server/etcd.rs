@@ -208,7 +208,7 @@ mod tests {
         assert!(members_of(&members, &cut, false).is_empty());
     }
 
-    /// What the real kubeadm writes for etcd, by which its pod is known here and reached.
+    /// The pod is found, and its members asked, by these words of kubeadm's.
     #[test]
     #[ignore = "needs the real kubeadm: ./dev e2e api-server"]
     fn kubeadm_s_etcd_is_known_by_what_is_looked_for() {

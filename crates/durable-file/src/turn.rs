@@ -116,8 +116,7 @@ impl Turn<'_> {
     pub fn place(mut self, existing: Existing) -> io::Result<()> {
         self.file.sync_all()?;
         step("sync")?;
-        // What was written is closed under the name that it was written by: who is told of closings takes one under the other name for
-        // a file that was changed in place.
+        // Closed before it is renamed: a watch of closings (inotify) takes one under the final name for a file that was changed in place.
         if let Some(lock) = self.lock.take() {
             self.file = lock;
         }

@@ -232,8 +232,8 @@ fn a_file_cut_or_changed_anywhere_is_refused_or_measures_something_else() {
     for length in (0..whole.len()).step_by(7) {
         assert_ne!(measured(&whole[..length]), Some(honest), "cut at {length}");
     }
-    // What Authenticode leaves out ("Windows Authenticode Portable Executable Signature Format", 1.0): the header's checksum, and
-    // where the signatures are. Nor does it have what lies between the headers, as long as they say, and the first section.
+    // Authenticode ("Windows Authenticode Portable Executable Signature Format", 1.0) leaves out the header's checksum, the entry that
+    // says where the signatures are, and bytes between the headers, as long as they say, and the first section.
     let word = |at: usize| usize::try_from(u32::from_le_bytes(whole[at..at + 4].try_into().unwrap())).unwrap();
     let pe = word(0x3c);
     let headers = word(pe + 24 + 60);

@@ -140,7 +140,7 @@ fn logs_of_tdx_machines_replay_to_the_registers_that_others_know() {
         };
         let ends = |mr| kinds(mr).iter().filter(|kind| *kind == "EV_SEPARATOR").count();
         assert_eq!([Mr::Rtmr0, Mr::Rtmr1].map(ends), separators, "{name}");
-        // What keeps RTMR 1 of a boot from a disk from being predicted: the partition table, before any program.
+        // The partition table is measured before any program, so RTMR 1 of a boot from a disk cannot be predicted.
         let loaded: Vec<_> = kinds(Mr::Rtmr1)
             .into_iter()
             .filter(|kind| kind.starts_with("EV_EFI_") && !kind.ends_with("ACTION"))

@@ -186,7 +186,7 @@ impl JoinService {
         else {
             return admitted;
         };
-        // Whether anything was new says nothing: another call may have caught up since this one was decided.
+        // Also where nothing was new: another call may have caught up since this one was decided.
         if self.store.catch_up(node.ek()).await.is_ok() {
             return self.store.admit(&snapshot.own.rules(), node.ek(), ask, seen.clone());
         }

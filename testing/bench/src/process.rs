@@ -8,7 +8,7 @@ pub fn memory_of(process: u32) -> Option<u64> {
     status(process, "VmRSS:")
 }
 
-/// What of it is the process's own: without pages of files that it maps, which others share (`VmRSS` less `RssFile`, proc(5)).
+/// The same without pages of files that it maps, which others share (`VmRSS` less `RssFile`, proc(5)), in bytes.
 pub fn own_memory_of(process: u32) -> Option<u64> {
     memory_of(process)?.checked_sub(status(process, "RssFile:")?)
 }

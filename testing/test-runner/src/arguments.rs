@@ -19,7 +19,7 @@ attestation, crates/attestation, machines, machines::life. Without one, all test
   --workspace      build what is selected as all tests are built: no crate with other features
   --all-cases      where a test has more cases than every run needs, all of them
   --fail-grown     fail where an executable takes twice its share of the time in the table
-  --write-times    write the table, and CONTRIBUTING.md's, by this run
+  --write-times    write the table, and CONTRIBUTING.md's, by this run, if all tests pass
   -p, --package P  the same as SELECTOR P
   --help           this text
 ";

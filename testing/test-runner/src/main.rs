@@ -57,9 +57,13 @@ fn run() -> Result<bool, RunnerError> {
     let grown = if arguments.is_everything() { times.grown_since(&before) } else { Vec::new() };
     let table = arguments.is_everything().then_some((&times, grown.as_slice()));
     print!("{}", report::end(&outcomes, began.elapsed(), table));
-    if arguments.write_times {
+    let passed = outcomes.iter().all(Outcome::passed);
+    if arguments.write_times && passed {
         times.write(&times::root())?;
+    } else if arguments.write_times {
+        // Later runs are held against it, and a test that fails may end early.
+        eprintln!("The table of times is as it was: not all tests passed.");
     }
     let as_before = grown.is_empty() || !arguments.fail_grown;
-    Ok(as_before && outcomes.iter().all(Outcome::passed))
+    Ok(as_before && passed)
 }
