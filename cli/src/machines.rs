@@ -8,7 +8,7 @@ use latchkey_keys::{ClusterId, Uuid};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::api_server::{ApiServer, StoreNote};
+use crate::api_server::{ApiServer, DenialMaps as _, StoreNote};
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::documents::Documents;

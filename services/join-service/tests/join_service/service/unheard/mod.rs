@@ -287,7 +287,7 @@ fn a_denial_that_is_counted_and_gone_from_the_api_server_stops_all_keys_until_it
     assert_eq!([told(&service, &node, 1), told(&service, &stolen, 2)], [None, None]);
     let count = |count: u64, last: Option<&Machine>| {
         let last = last.map(Machine::ek);
-        let cluster = site.rig.cluster.clone().counting(CountedDenials { count, last });
+        let cluster = site.rig.cluster.clone().counting(CountedDenials { count, last, ..CountedDenials::default() });
         site.change("latchkey-cluster", &json!({ "cluster.json": cluster.to_json() }));
     };
     // Whoever denied it was cut in between: it is in force, and nobody gets a key for long.
