@@ -8,7 +8,7 @@ use latchkey_keys::{ClusterId, Uuid};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::api_server::{ApiServer, StoreNote};
+use crate::api_server::{ApiServer, DenialMaps as _, StoreNote};
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::documents::Documents;
@@ -79,7 +79,15 @@ pub(crate) fn open(arguments: &Arguments) -> Result<Box<dyn Store>, CommandError
     }
 }
 
-/// The same, if it is an API server.
+/// The same, whatever of a directory's places is missing: for a denial, which needs its own alone.
+pub(crate) fn open_lacking(arguments: &Arguments) -> Result<Box<dyn Store>, CommandError> {
+    match api_server(arguments)? {
+        Some(api) => Ok(Box::new(api)),
+        None => Ok(Box::new(ClusterDir::open_lacking(arguments.required_path("cluster")?)?)),
+    }
+}
+
+/// The store, if it is an API server.
 pub(crate) fn api_server(arguments: &Arguments) -> Result<Option<ApiServer>, CommandError> {
     let kubeconfig = match (arguments.path("cluster"), arguments.path("kubeconfig")) {
         (None, Some(kubeconfig)) => Some(kubeconfig.to_owned()),

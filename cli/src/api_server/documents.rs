@@ -13,7 +13,7 @@ use latchkey_cluster_store::objects::{COLLATERAL_MAP, NAMESPACE, POLICY_MAP, REF
 
 use latchkey_collateral::Entries;
 
-use super::{ApiServer, TRIES, others_first};
+use super::{ApiServer, Maps as _, TRIES, others_first};
 use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::documents::{Documents, InstallOptions, PolicyFile, check_follow, place};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::objects::Metadata;
-use super::{ApiServer, KubernetesNode, malformed};
+use super::{ApiServer, DenialMaps as _, KubernetesNode, Maps as _, malformed};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;

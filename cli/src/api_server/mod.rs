@@ -9,6 +9,7 @@ mod denials;
 mod documents;
 mod etcd;
 mod machines;
+mod maps;
 mod note;
 mod objects;
 mod records;
@@ -28,6 +29,8 @@ use crate::stock::{Kubectl, Scope, Stock, StockCode};
 use crate::store_error::place_missing;
 
 pub(crate) use credentials::{KUBEADM_PORT, Reach, SERVICE, issue, kubeconfig, reached_at};
+pub(crate) use denials::DenialMaps;
+pub(crate) use maps::Maps;
 pub(crate) use note::StoreNote;
 pub(crate) use objects::{ConfigMap, Data};
 pub(crate) use status::{ClientCertificate, KubernetesNode};
@@ -71,28 +74,9 @@ impl ApiServer {
         ClusterFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
     }
 
-    /// What a document holds that `latchkey init` or its chart makes: one that is gone was lost with what was in it.
-    pub(crate) async fn data(&self, map: &str) -> Result<Data, CommandError> {
-        Ok(self.known(map).await?.ok_or_else(|| self.is_gone(map))?.data)
-    }
-
     /// What a document holds; nothing if it is not there.
     async fn data_if_any(&self, map: &str) -> Result<Data, CommandError> {
         Ok(self.known(map).await?.map(|map| map.data).unwrap_or_default())
-    }
-
-    async fn known(&self, map: &str) -> Result<Option<ConfigMap>, CommandError> {
-        Ok(self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), map).await?)
-    }
-
-    fn is_gone(&self, map: &str) -> CommandError {
-        let what = format!("the ConfigMap {map} is gone from the namespace {NAMESPACE}");
-        let failure = place_missing(what, &format!("--kubeconfig {}", self.shown));
-        if denials::MAY_BE_EMPTY.contains(&map) {
-            failure
-        } else {
-            failure.fix("put it back from a copy, with what was in it")
-        }
     }
 
     /// Writes documents as a whole, whatever an earlier call of this left: all in one call, since each asks the API server for more
@@ -102,31 +86,17 @@ impl ApiServer {
         Ok(self.kubectl.apply(&objects::list(&maps), true).await?)
     }
 
-    /// Changes a document that is there; `change` says whether something is to be written, and is asked anew where others came first.
-    /// Whether something was written.
-    pub(crate) async fn change(
-        &self,
-        name: &str,
-        change: impl Fn(&mut Data) -> Result<bool, CommandError>,
-    ) -> Result<bool, CommandError> {
-        for _ in 0..TRIES {
-            let mut map = self.known(name).await?.ok_or_else(|| self.is_gone(name))?;
-            if !change(&mut map.data)? {
-                return Ok(false);
-            }
-            if self.put_document(&map).await? {
-                return Ok(true);
-            }
-        }
-        Err(others_first(name))
-    }
-
     /// A document as it is, or empty, for who brings what it has to hold.
     async fn document(&self, name: &str) -> Result<ConfigMap, CommandError> {
         Ok(self.known(name).await?.unwrap_or_else(|| ConfigMap::new(name)))
     }
+}
 
-    /// Writes a document in the place of what [`Self::document`] read, or where it read none: `false` where others came first.
+impl Maps for ApiServer {
+    async fn known(&self, name: &str) -> Result<Option<ConfigMap>, CommandError> {
+        Ok(self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), name).await?)
+    }
+
     async fn put_document(&self, map: &ConfigMap) -> Result<bool, CommandError> {
         let document = map.to_document();
         let written = if map.is_new() {
@@ -139,6 +109,16 @@ impl ApiServer {
             // What was decided on is not what is there.
             Err(error) if error.is(StockCode::Conflict) || error.is(StockCode::ObjectExists) => Ok(false),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    fn is_gone(&self, name: &str) -> CommandError {
+        let what = format!("the ConfigMap {name} is gone from the namespace {NAMESPACE}");
+        let failure = place_missing(what, &format!("--kubeconfig {}", self.shown));
+        if denials::MAY_BE_EMPTY.contains(&name) {
+            failure
+        } else {
+            failure.fix("put it back from a copy, with what was in it")
         }
     }
 }

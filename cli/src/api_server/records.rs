@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::time::Instant;
 
 use super::machines::resource;
-use super::{ApiServer, TRIES};
+use super::{ApiServer, DenialMaps as _, TRIES};
 use crate::clock::now;
 use crate::cluster_dir::{has_a_record, refused};
 use crate::codes::CommandCode;

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::machines::resource;
-use super::{ApiServer, malformed};
+use super::{ApiServer, Maps as _, malformed};
 use crate::error::CommandError;
 use crate::seen::Seen;
 use crate::stock::{Conditions, Scope, StockCode};

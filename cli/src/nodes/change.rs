@@ -98,17 +98,22 @@ pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
 
 type Denied = (Box<dyn Store>, EkDigest, Option<NodeRecord>);
 
+/// By a whole digest it is shut out before anything else is read: records that cannot be read, or are gone, do not matter then.
 fn denied_in_store(arguments: &Arguments, reason: &str) -> Result<Denied, CommandError> {
-    let machines = machines::open(arguments)?;
-    let (ek, record) = super::machine(arguments, &*machines)?;
+    let machines = machines::open_lacking(arguments)?;
+    let (ek, record) = match super::whole_digest(arguments) {
+        Some(ek) => (ek, None),
+        None => super::machine(arguments, &*machines)?,
+    };
     machines.deny(ek, reason)?;
+    let record = record.or_else(|| machines.nodes().ok()?.0.into_iter().find(|node| node.ek_sha256 == ek));
     Ok((machines, ek, record))
 }
 
 /// Machine and cluster, where a whole digest and a directory name them.
 fn named_without_store(arguments: &Arguments) -> Option<(ClusterId, EkDigest)> {
-    let named = arguments.operand_text(0).ok().filter(|_| !arguments.has("kubeconfig"))?;
-    Some((service::cluster_of_directory(arguments)?, EkDigest::from_hex(&named.trim().to_ascii_lowercase())?))
+    let ek = super::whole_digest(arguments).filter(|_| !arguments.has("kubeconfig"))?;
+    Some((service::cluster_of_directory(arguments)?, ek))
 }
 
 /// The store did not take the denial; what the join service of this machine was told is said.

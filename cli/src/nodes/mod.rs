@@ -41,6 +41,11 @@ pub(crate) fn machine(
     Ok((ek, nodes.into_iter().find(|node| node.ek_sha256 == ek)))
 }
 
+/// The machine that an operand names by itself, as a whole digest: nothing has to be known here of it.
+pub(crate) fn whole_digest(arguments: &Arguments) -> Option<EkDigest> {
+    EkDigest::from_hex(&arguments.operand_text(0).ok()?.trim().to_ascii_lowercase())
+}
+
 fn not_known(named: &str) -> CommandError {
     let what =
         format!("no node on record is called {named}, and it is no EK digest, nor the beginning of one that is known");

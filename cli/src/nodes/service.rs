@@ -91,9 +91,9 @@ impl Telling {
     }
 }
 
-/// The cluster that `--cluster` names, by its directory alone: the store may not answer.
+/// The cluster that `--cluster` names, by its directory alone, whatever is missing there: the store may not answer.
 pub(super) fn cluster_of_directory(arguments: &Arguments) -> Option<ClusterId> {
-    let directory = ClusterDir::open(arguments.path("cluster")?).ok()?;
+    let directory = ClusterDir::open_lacking(arguments.path("cluster")?).ok()?;
     directory.cluster().ok().flatten().map(|cluster| cluster.cluster_id)
 }
 

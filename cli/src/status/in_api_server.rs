@@ -11,7 +11,7 @@ use latchkey_keys::ClusterId;
 use serde::{Deserialize, Serialize};
 
 use super::{UNCOUNTED, attention_in_words, waits};
-use crate::api_server::{ApiServer, ClientCertificate, KubernetesNode};
+use crate::api_server::{ApiServer, ClientCertificate, DenialMaps as _, KubernetesNode};
 use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use latchkey_attestation::EkDigest;
 use serde::Serialize;
 
-use crate::api_server::ApiServer;
+use crate::api_server::{ApiServer, DenialMaps as _};
 use crate::arguments::Arguments;
 use crate::centre::admin;
 use crate::cluster_dir::ClusterDir;

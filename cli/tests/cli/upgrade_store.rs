@@ -63,7 +63,7 @@ fn what_init_made_and_is_gone_is_refused_by_every_command_and_made_by_none() {
             &["node", "list"] as &[&str],
             &["node", "show", &ek],
             &["node", "admit", &ek],
-            &["node", "deny", &ek],
+            &["node", "deny", if place == "nodes" { "edge-1" } else { &ek }],
             &["node", "allow", &ek],
             &["node", "remove", &ek],
             &["status"],
@@ -82,6 +82,20 @@ fn what_init_made_and_is_gone_is_refused_by_every_command_and_made_by_none() {
         fs::rename(&away, &there).unwrap();
     }
     assert_eq!(run(&operator, &["node", "list"]).succeeded().json()["denied"], json!(["ab".repeat(32)]));
+}
+
+/// The emergency path needs the place of the denials, and no other.
+#[test]
+fn a_machine_is_denied_by_its_whole_digest_although_the_records_are_gone() {
+    let (operator, node) = founded();
+    let ek = node.ek().to_string();
+    let (there, away) = (operator.path("plant/nodes"), operator.path("away"));
+    fs::rename(&there, &away).unwrap();
+    let denied = run(&operator, &["node", "deny", &ek, "--reason", "stolen"]).succeeded().json();
+    assert_eq!((&denied["ek_sha256"], &denied["denied"]), (&json!(ek), &json!(true)));
+    assert!(operator.path("plant/denied").join(&ek).exists() && !there.exists());
+    fs::rename(&away, &there).unwrap();
+    assert_eq!(operator.json("plant/cluster.json")["denials"], json!({"count": 1, "last": ek}));
 }
 
 /// Of who may read and not write: root works there as the directory's owner.

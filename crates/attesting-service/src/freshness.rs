@@ -24,6 +24,8 @@ pub(crate) struct Freshness {
     looked: Instant,
     /// When the look that is under way began.
     looking: Option<Instant>,
+    /// As of when the denials in force were read: what was written later they may lack.
+    denials: Instant,
     /// What documents that somebody tells of were known by when the last look began.
     taken: Option<Heard>,
     reloads: u64,
@@ -44,7 +46,7 @@ pub struct Behind {
 
 impl Freshness {
     pub(crate) fn new(own: Vec<&'static str>, now: Instant) -> Self {
-        Self { bad: BTreeMap::new(), looked: now, looking: None, taken: None, reloads: 0, own }
+        Self { bad: BTreeMap::new(), looked: now, looking: None, denials: now, taken: None, reloads: 0, own }
     }
 
     /// Everything that is followed.
@@ -63,15 +65,21 @@ impl Freshness {
         self.taken = heard;
     }
 
+    /// The denials in force are those of then.
+    pub(crate) fn denials_read(&mut self, as_of: Instant) {
+        self.denials = as_of;
+    }
+
     /// As of when what is in force was what the documents said, where it could be used; `heard` is how they are known now. Where nothing
-    /// else was told since, that is as of now.
-    pub(crate) fn as_of(&self, heard: Option<Heard>, now: Instant) -> Instant {
-        match (self.taken, heard) {
+    /// else was told since, that is as of when they were told. Denials that cannot be read are of before, whatever else is heard.
+    pub(crate) fn as_of(&self, heard: Option<Heard>) -> Instant {
+        let told = match (self.taken, heard) {
             (Some(taken), Some(heard)) if taken.version == heard.version => heard.as_of,
             (Some(taken), _) => taken.as_of,
-            // They are read here, and what changes there is told at once, or noticed by the look now and then.
-            (None, _) => self.looking.unwrap_or(now),
-        }
+            // They are read here: a look that hangs, or that nobody takes any more, is noticed by its age.
+            (None, _) => return self.denials,
+        };
+        if self.bad.contains_key(DENIALS) { told.min(self.denials) } else { told }
     }
 
     pub(crate) fn good(&mut self, part: &'static str) {
@@ -172,17 +180,17 @@ mod tests {
         let heard = |seconds: u32, version| Some(Heard { as_of: start + seconds * SECOND, version });
         let mut freshness = Freshness::new(vec!["enrolment"], start);
         freshness.end(heard(0, 1), start);
-        assert_eq!(freshness.as_of(heard(9, 1), start + 10 * SECOND), start + 9 * SECOND, "no other content");
+        assert_eq!(freshness.as_of(heard(9, 1)), start + 9 * SECOND, "no other content");
         // Told of something else, and not looked at yet.
-        assert_eq!(freshness.as_of(heard(12, 2), start + 13 * SECOND), start);
+        assert_eq!(freshness.as_of(heard(12, 2)), start);
         freshness.begin(start + 13 * SECOND);
         freshness.end(heard(12, 2), start + 13 * SECOND);
-        assert_eq!(freshness.as_of(heard(12, 2), start + 13 * SECOND), start + 12 * SECOND);
+        assert_eq!(freshness.as_of(heard(12, 2)), start + 12 * SECOND);
         // A watch that is swallowed: nothing is told any more, and it is looked at all the same.
         for at in (20..100).step_by(10) {
             freshness.begin(start + at * SECOND);
             freshness.end(heard(12, 2), start + at * SECOND);
-            assert_eq!(freshness.as_of(heard(12, 2), start + at * SECOND), start + 12 * SECOND);
+            assert_eq!(freshness.as_of(heard(12, 2)), start + 12 * SECOND);
         }
         let behind = freshness.behind(heard(12, 2), start + 90 * SECOND);
         assert_eq!(behind.len(), 4);
@@ -190,14 +198,36 @@ mod tests {
         assert_eq!(freshness.behind(heard(60, 2), start + 90 * SECOND), []);
     }
 
+    /// A follower that hangs, or is gone, says nothing: only that time goes by does.
     #[test]
-    fn what_is_read_here_is_as_of_now_unless_a_look_hangs() {
+    fn what_is_read_here_is_as_old_as_the_denials_that_were_read_last() {
         let start = Instant::now();
         let mut freshness = Freshness::new(vec!["enrolment"], start);
-        assert_eq!(freshness.as_of(None, start + 20 * SECOND), start + 20 * SECOND);
         freshness.begin(start + 20 * SECOND);
-        assert_eq!(freshness.as_of(None, start + 60 * SECOND), start + 20 * SECOND);
+        assert_eq!(freshness.as_of(None), start);
+        freshness.denials_read(start + 20 * SECOND);
         freshness.end(None, start + 60 * SECOND);
-        assert_eq!(freshness.as_of(None, start + 61 * SECOND), start + 61 * SECOND);
+        assert_eq!(freshness.as_of(None), start + 20 * SECOND);
+        freshness.begin(start + 70 * SECOND);
+        freshness.bad(DENIALS, "x".into(), start + 70 * SECOND);
+        freshness.end(None, start + 71 * SECOND);
+        assert_eq!(freshness.as_of(None), start + 20 * SECOND);
+    }
+
+    #[test]
+    fn denials_that_cannot_be_read_are_as_of_before_however_much_else_is_told() {
+        let start = Instant::now();
+        let heard = |seconds: u32| Some(Heard { as_of: start + seconds * SECOND, version: seconds.into() });
+        let mut freshness = Freshness::new(vec!["enrolment"], start);
+        freshness.denials_read(start + 5 * SECOND);
+        freshness.end(heard(5), start + 5 * SECOND);
+        freshness.bad(DENIALS, "gone".into(), start + 15 * SECOND);
+        freshness.end(heard(15), start + 15 * SECOND);
+        assert_eq!(freshness.as_of(heard(15)), start + 5 * SECOND);
+        assert_eq!(freshness.as_of(heard(25)), start + 5 * SECOND);
+        freshness.denials_read(start + 25 * SECOND);
+        freshness.mended(DENIALS);
+        freshness.end(heard(25), start + 25 * SECOND);
+        assert_eq!(freshness.as_of(heard(25)), start + 25 * SECOND);
     }
 }

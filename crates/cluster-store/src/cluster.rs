@@ -9,14 +9,17 @@ use std::ops::RangeInclusive;
 /// Versions of files in the directory.
 pub(crate) const VERSION: u64 = 1;
 /// That of `cluster.json`: it counts denials since. Version 1 is read, and stays as it is until `latchkey upgrade store`.
-const CLUSTER_VERSION: u64 = 2;
+const COUNTING_VERSION: u64 = 2;
+/// That of `cluster.json` while a denial is being taken back, which it names. Without one it is of the version before, which releases
+/// that know no other read.
+const LEAVING_VERSION: u64 = 3;
 
 /// A cluster that has been initialised. Nothing in it is secret: the cluster id follows from the salt only together with
 /// the measurement secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
-    /// Schema: 2, or 1, of releases that counted no denials.
+    /// Schema: 2; 3 while a denial is being taken back; or 1, of releases that counted no denials.
     pub version: u64,
     /// For people: 1 to 128 printable characters.
     pub name: String,
@@ -45,7 +48,7 @@ impl ClusterFile {
     ) -> Self {
         let denials = Some(CountedDenials::default());
         Self {
-            version: CLUSTER_VERSION,
+            version: COUNTING_VERSION,
             name: name.into(),
             cluster_id,
             measurement_salt,
@@ -58,7 +61,8 @@ impl ClusterFile {
     /// The same file with denials counted so, in this release's version.
     #[must_use]
     pub fn counting(self, denials: CountedDenials) -> Self {
-        Self { version: CLUSTER_VERSION, denials: Some(denials), ..self }
+        let version = if denials.leaving.is_empty() { COUNTING_VERSION } else { LEAVING_VERSION };
+        Self { version, denials: Some(denials), ..self }
     }
 
     /// Its JSON, for a file or an object.
@@ -79,20 +83,24 @@ impl ClusterFile {
     /// # Errors
     /// [`ContentError`].
     pub fn parse(json: &[u8]) -> Result<Self, ContentError> {
-        check_known(json, 1..=CLUSTER_VERSION)?;
+        check_known(json, 1..=LEAVING_VERSION)?;
         let file: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         file.check()?;
         Ok(file)
     }
 
     pub(crate) fn check(&self) -> Result<(), ContentError> {
-        if !(1..=CLUSTER_VERSION).contains(&self.version) {
-            return Err(ContentError::Version { got: self.version, known: CLUSTER_VERSION });
+        if !(1..=LEAVING_VERSION).contains(&self.version) {
+            return Err(ContentError::Version { got: self.version, known: LEAVING_VERSION });
         }
         let named = (1..=128).contains(&self.name.chars().count()) && !self.name.chars().any(char::is_control);
         let rule = |sentence: &str| Err(ContentError::Rule(sentence.to_owned()));
-        if (self.version == CLUSTER_VERSION) != self.denials.is_some() {
-            return rule("`denials` must be there in version 2, and in no other");
+        if (self.version >= COUNTING_VERSION) != self.denials.is_some() {
+            return rule("`denials` must be there in version 2 and 3, and in no other");
+        }
+        let is_leaving = self.denials.as_ref().is_some_and(|denials| !denials.leaving.is_empty());
+        if (self.version == LEAVING_VERSION) != is_leaving {
+            return rule("`denials.leaving` must be there in version 3, and in no other");
         }
         match (named, self.key_version) {
             (false, _) => rule("`name` must have 1 to 128 printable characters"),

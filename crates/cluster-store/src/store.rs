@@ -13,6 +13,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_keys::{KeyError, SecretVec};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Largest payload, bytes: `ClusterJoin.payload` in `join.proto`.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
@@ -221,7 +222,12 @@ impl ClusterStore {
     /// # Errors
     /// [`StoreError::Io`].
     pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
-        Writer::wait(self, &self.0.join(LOCK))
+        Writer::wait(self, &self.0.join(LOCK), None)
+    }
+
+    /// The same for who follows: it waits for nobody who does not come to his end.
+    pub(crate) fn writer_within(&self, patience: Duration) -> Result<Writer<'_>, StoreError> {
+        Writer::wait(self, &self.0.join(LOCK), Some(patience))
     }
 
     /// Writes the join rules; durable when this returns.

@@ -9,9 +9,12 @@ use crate::writer::Writer;
 use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, ReferenceValues, References, Refusal};
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Reference manifests.
 pub(crate) const MAX_MANIFESTS: usize = 64;
+/// How long remembering waits for another program that writes.
+const REMEMBER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl ClusterStore {
     /// The attestation policy.
@@ -57,17 +60,17 @@ impl ClusterStore {
     }
 
     /// Remembers these revisions, wherever they come from, so that no older one is accepted later; durable when this returns.
-    /// `now` is in seconds since the Unix epoch.
+    /// `now` is in seconds since the Unix epoch. Waits some seconds for a program that writes: whoever follows looks for denials, too.
     ///
     /// # Errors
     /// [`StoreError`]: `reference-rolled-back` and `reference-serial-reused` among them, if another program has accepted a
-    /// newer revision meanwhile.
+    /// newer revision meanwhile; that the directory is locked by one that does not come to its end.
     pub fn remember(&self, references: &References, now: u64) -> Result<(), StoreError> {
         // Whoever only reads the directory need not be able to write to it.
         if self.revisions()?.has_all(references) {
             return Ok(());
         }
-        self.writer()?.remember(references, now)
+        self.writer_within(REMEMBER_PATIENCE)?.remember(references, now)
     }
 
     /// Whether none of these manifests, wherever they come from, is older than what was accepted here before.

@@ -7,10 +7,12 @@ use crate::error::{ContentError, StoreError};
 use crate::record::{NodeRecord, Recorded};
 use crate::store::{CLUSTER, ClusterStore, NODES};
 use latchkey_attestation::EkDigest;
+use latchkey_durable_file::lock_within;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// Held while it exists; a crash releases it.
 ///
@@ -23,13 +25,21 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Waits for other writers.
-    pub(crate) fn wait(directory: &'a ClusterStore, path: &Path) -> Result<Self, StoreError> {
+    /// Waits for other writers, not longer than `patience` where there is one.
+    pub(crate) fn wait(
+        directory: &'a ClusterStore,
+        path: &Path,
+        patience: Option<Duration>,
+    ) -> Result<Self, StoreError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let lock = options.open(path).map_err(StoreError::io("open", path))?;
-        flock(&lock, FlockOperation::LockExclusive).map_err(|error| StoreError::io("lock", path)(error.into()))?;
+        let locked = match patience {
+            Some(patience) => lock_within(&lock, patience),
+            None => flock(&lock, FlockOperation::LockExclusive).map_err(Into::into),
+        };
+        locked.map_err(StoreError::io("lock", path))?;
         let mut counter = [0; 8];
         // A new or cut lock file counts from 0: a program with records in memory sees a difference and reads them again.
         let read = lock.read_at(&mut counter, 0).map_err(StoreError::io("read", path))?;

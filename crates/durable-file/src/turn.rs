@@ -10,8 +10,11 @@ use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
 
 pub(crate) const ENDING: &str = ".new";
+/// How often a lock is tried that is not waited for without end.
+const TRY_AGAIN: Duration = Duration::from_millis(2);
 
 /// What to do about a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +43,26 @@ impl Directory {
     /// # Errors
     /// It cannot be made.
     pub fn turn(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<Turn<'_>> {
-        let name = plain(name.as_ref())?.to_owned();
+        self.take_turn(name.as_ref(), mode, None)
+    }
+
+    /// The same, for who has something to do where others do not come to their end.
+    ///
+    /// # Errors
+    /// `TimedOut` if somebody else has it for as long as `patience`.
+    pub fn turn_within(&self, name: impl AsRef<OsStr>, mode: u32, patience: Duration) -> io::Result<Turn<'_>> {
+        self.take_turn(name.as_ref(), mode, Some(Instant::now() + patience))
+    }
+
+    fn take_turn(&self, name: &OsStr, mode: u32, until: Option<Instant>) -> io::Result<Turn<'_>> {
+        let name = plain(name)?.to_owned();
         let beside = [OsStr::new("."), &name, OsStr::new(ENDING)].join(OsStr::new(""));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let file = match openat(&self.0, &beside, flags, Mode::from_raw_mode(mode)) {
                 Ok(file) => File::from(file),
                 Err(Errno::EXIST) => {
-                    self.wait_for(&beside)?;
+                    self.wait_for(&beside, until)?;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -58,7 +73,7 @@ impl Directory {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
-            lock(&locked)?;
+            lock(&locked, until)?;
             if self.is(&beside, &file)? {
                 return Ok(Turn { directory: self, name, beside, file, lock: Some(locked), placed: false });
             }
@@ -66,7 +81,7 @@ impl Directory {
     }
 
     /// Waits for whoever has the unfinished file. If that one has died, the file is removed.
-    fn wait_for(&self, beside: &OsStr) -> io::Result<()> {
+    fn wait_for(&self, beside: &OsStr, until: Option<Instant>) -> io::Result<()> {
         let Some(about) = found(statat(&self.0, beside, AtFlags::SYMLINK_NOFOLLOW))? else { return Ok(()) };
         let owner = fstat(&self.0)?.st_uid;
         let of_a_writer = [geteuid().as_raw(), owner, 0].contains(&about.st_uid);
@@ -76,7 +91,7 @@ impl Directory {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 opened => opened?,
             };
-            lock(&file)?;
+            lock(&file, until)?;
             if !self.is(beside, &file)? {
                 return Ok(());
             }
@@ -152,11 +167,28 @@ impl Drop for Turn<'_> {
     }
 }
 
-fn lock(file: &File) -> io::Result<()> {
+/// Locks a file as soon as nobody else has it locked.
+///
+/// # Errors
+/// `TimedOut` if somebody has for as long as `patience`.
+pub fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
+    lock(file, Some(Instant::now() + patience))
+}
+
+#[expect(clippy::disallowed_methods, reason = "flock(2) knows no deadline")]
+fn lock(file: &File, until: Option<Instant>) -> io::Result<()> {
+    let how = if until.is_some() { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::LockExclusive };
     loop {
-        match flock(file, FlockOperation::LockExclusive) {
-            Err(Errno::INTR) => {}
-            locked => return Ok(locked?),
+        match (flock(file, how), until) {
+            (Err(Errno::INTR), _) => {}
+            (Err(Errno::WOULDBLOCK), Some(until)) => {
+                if Instant::now() >= until {
+                    let why = "another program has it and does not come to its end: see whether one is stopped";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
+                std::thread::sleep(TRY_AGAIN);
+            }
+            (locked, _) => return Ok(locked?),
         }
     }
 }

@@ -34,7 +34,10 @@ reason_codes! {
         /// 429: too many requests.
         TooManyRequests = "api-server-throttles":
             "raise the API server's limits for this user, or let fewer ask at once; it is tried again";
-        /// 5xx.
+        /// 503: it runs, and does not serve.
+        Unavailable = "api-server-unavailable":
+            "see whether the API server is starting, and whether its etcd has quorum; it is tried again";
+        /// 5xx otherwise.
         ServerError = "api-server-failed":
             "look into the API server's log: etcd without quorum is the usual reason; it is tried again";
         /// 422 and other refusals of what was written.
@@ -91,7 +94,12 @@ impl ApiCode {
     /// Whether the API server is away, or has too much to do: then other requests would fail as well, and are better left alone for
     /// a while.
     pub fn is_overload(self) -> bool {
-        [Self::Unreachable, Self::TooSlow, Self::TooManyRequests, Self::ServerError].contains(&self)
+        self.is_unanswered() || [Self::TooManyRequests, Self::ServerError].contains(&self)
+    }
+
+    /// Whether nobody serves there. One that throttles who asks, or fails at what it is asked for, does.
+    pub fn is_unanswered(self) -> bool {
+        [Self::Unreachable, Self::TooSlow, Self::Unavailable].contains(&self)
     }
 }
 
@@ -105,6 +113,7 @@ fn code_of(error: &kube::Error) -> ApiCode {
             409 => ApiCode::Conflict,
             410 => ApiCode::Expired,
             429 => ApiCode::TooManyRequests,
+            503 => ApiCode::Unavailable,
             400..=499 => ApiCode::Invalid,
             500..=599 => ApiCode::ServerError,
             _ => ApiCode::AnswerUnusable,
@@ -169,4 +178,28 @@ fn chain(error: &kube::Error) -> String {
 pub fn one_line(text: &str) -> String {
     const MOST: usize = 512;
     latchkey_reason::printable(text).take(MOST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever throttles a service, or has its API server fail, is not to have it decide by what it knew.
+    #[test]
+    fn only_who_does_not_serve_at_all_is_taken_for_nobody() {
+        for (code, is_unanswered, is_overload) in [
+            (403, false, false),
+            (408, true, true),
+            (429, false, true),
+            (500, false, true),
+            (502, false, true),
+            (503, true, true),
+            (504, true, true),
+        ] {
+            let status = serde_json::json!({ "status": "Failure", "message": "", "reason": "", "code": code });
+            let answered = code_of(&kube::Error::Api(serde_json::from_value(status).unwrap()));
+            assert_eq!((answered.is_unanswered(), answered.is_overload()), (is_unanswered, is_overload), "{code}");
+        }
+        assert!(ApiCode::Unreachable.is_unanswered() && !ApiCode::AnswerUnusable.is_unanswered());
+    }
 }

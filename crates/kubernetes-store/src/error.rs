@@ -47,6 +47,15 @@ pub(crate) fn is_forbidden(error: &StoreError) -> bool {
 
 /// Whether the API server is away, or has too much to do: then other requests would fail as well, and are better left alone for a while.
 pub fn is_overload(error: &StoreError) -> bool {
-    let code = |reason: &Reason| ApiCode::ALL.iter().find(|code| code.as_str() == reason.code).copied();
-    matches!(error, StoreError::Elsewhere { reason, .. } if code(reason).is_some_and(ApiCode::is_overload))
+    code_of(error).is_some_and(ApiCode::is_overload)
+}
+
+/// Whether nobody serves in the place of the API server.
+pub(crate) fn is_unanswered(error: &StoreError) -> bool {
+    code_of(error).is_some_and(ApiCode::is_unanswered)
+}
+
+fn code_of(error: &StoreError) -> Option<ApiCode> {
+    let StoreError::Elsewhere { reason, .. } = error else { return None };
+    ApiCode::ALL.iter().find(|code| code.as_str() == reason.code).copied()
 }

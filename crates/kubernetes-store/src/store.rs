@@ -4,7 +4,7 @@ use crate::cache::{Cache, Moment};
 use crate::claims::ClaimsSeen;
 use crate::connection::{certificate_ends, wait};
 use crate::documents::{DocumentCache, FOLLOWED};
-use crate::error::{ApiCode, elsewhere, is_overload, of_api};
+use crate::error::{ApiCode, elsewhere, is_unanswered, of_api};
 use crate::events::{Refusals, write_events};
 use crate::lease::ControlPlaneLease;
 use crate::objects::NodeObject;
@@ -269,11 +269,11 @@ impl Shared {
         listed.min().flatten()
     }
 
-    /// Whether nobody answers in the place of the API server and its etcd: not that something was refused.
+    /// Whether nobody answers in the place of the API server and its etcd: not that something was refused, put off or done wrong.
     pub(crate) fn is_unanswered(&self) -> bool {
         let heard = lock(&self.heard);
         let problems = needed().map(|what| heard.get(&what).and_then(|heard| heard.problem.as_ref()));
-        problems.into_iter().all(|problem| problem.is_some_and(is_overload))
+        problems.into_iter().all(|problem| problem.is_some_and(is_unanswered))
     }
 
     pub(crate) fn check_listed(&self) -> Result<(), StoreError> {

@@ -106,12 +106,12 @@ impl Guard {
         let token = token_file.as_deref().map(token).transpose()?;
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(tls)), token })
     }
+}
 
-    /// Whether a request shows the token, if one is demanded.
-    fn lets_in(&self, head: &[u8]) -> bool {
-        let Some(token) = &self.token else { return true };
-        shown(head).is_some_and(|shown| shown.ct_eq(token.expose()).into())
-    }
+/// Whether a request shows the token, if one is demanded.
+fn lets_in(token: Option<&SecretVec>, head: &[u8]) -> bool {
+    let Some(token) = token else { return true };
+    shown(head).is_some_and(|shown| shown.ct_eq(token.expose()).into())
 }
 
 fn token(path: &Path) -> Result<SecretVec, GuardError> {
@@ -160,27 +160,22 @@ impl Guarded {
         let config = self.config.clone();
         let guard = smol::unblock(move || Guard::read(&config)).await.map_err(|error| error.to_string())?;
         let stream = guard.acceptor.accept(stream).await.map_err(|error| error.to_string())?;
-        let let_in = answer(stream, &guard, &*self.admin).await.map_err(|error| error.to_string())?;
-        if !let_in {
-            return Err("the request shows no token, or a wrong one".to_owned());
-        }
+        answer(stream, guard.token.as_ref(), &*self.admin).await.map_err(|error| error.to_string())??;
         shown.admitted();
         Ok(())
     }
 }
 
-/// Answers one request; whether it was let in.
+/// Answers one request; why it was not let in.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
-    guard: &Guard,
+    token: Option<&SecretVec>,
     admin: &dyn Admin,
-) -> io::Result<bool> {
-    let head = admin::read_head(&mut stream).await?;
-    let let_in = head.as_ref().is_none_or(|head| guard.lets_in(head));
-    let response = match head {
-        None => Response::too_large(),
-        Some(_) if !let_in => Response::unauthorised(),
-        Some(head) => admin::respond(&head, admin),
+) -> io::Result<Result<(), &'static str>> {
+    let (response, let_in) = match admin::read_head(&mut stream).await? {
+        None => (Response::too_large(), Err("the request's head is too large")),
+        Some(head) if lets_in(token, &head) => (admin::respond(&head, admin), Ok(())),
+        Some(_) => (Response::unauthorised(), Err("the request shows no token, or a wrong one")),
     };
     admin::send(stream, &response).await?;
     Ok(let_in)
@@ -209,6 +204,7 @@ impl Connections for Guarded {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     #[test]
     fn a_token_is_found_where_the_protocol_has_it_and_nowhere_else() {
@@ -226,6 +222,43 @@ mod tests {
         ] {
             let head = format!("{get}{header}\r\n\r\n");
             assert_eq!(found(&head), expected.map(|token| token.as_bytes().to_vec()), "{header}");
+        }
+    }
+
+    struct Nothing;
+
+    impl Admin for Nothing {
+        fn metrics(&self) -> String {
+            String::new()
+        }
+
+        fn health(&self) -> Result<Vec<String>, String> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// Whoever is let in has a place of its own from then on.
+    #[test]
+    fn only_a_whole_request_with_the_token_is_let_in() {
+        let token = SecretVec::from_slice(&[b'a'; 32]);
+        let right = format!("GET /healthz HTTP/1.1\r\nAuthorization: Bearer {}\r\n\r\n", "a".repeat(32));
+        let large = format!("GET /healthz HTTP/1.1\r\nX: {}", "x".repeat(9 * 1024));
+        for (request, token, status, let_in) in [
+            (&right, Some(&token), "200", true),
+            (&"GET /healthz HTTP/1.1\r\n\r\n".to_owned(), Some(&token), "401", false),
+            (&"GET /healthz HTTP/1.1\r\n\r\n".to_owned(), None, "200", true),
+            (&large, Some(&token), "431", false),
+            (&large, None, "431", false),
+        ] {
+            let (mut ours, theirs) = smol::net::unix::UnixStream::pair().unwrap();
+            let (answered, said) = smol::block_on(async {
+                ours.write_all(request.as_bytes()).await.unwrap();
+                let answered = answer(theirs, token, &Nothing).await.unwrap();
+                let mut said = vec![0; b"HTTP/1.1 200".len()];
+                ours.read_exact(&mut said).await.unwrap();
+                (answered, String::from_utf8(said).unwrap())
+            });
+            assert_eq!((answered.is_ok(), said), (let_in, format!("HTTP/1.1 {status}")), "{} bytes", request.len());
         }
     }
 

@@ -3,25 +3,33 @@
 use crate::decision::Refusal;
 use crate::documents::CurrentCluster;
 use latchkey_attestation::EkDigest;
+use latchkey_attesting_service::follow::LOOK_ANYWAY;
 use latchkey_cluster_store::{NotDenied, ReleaseRefusal};
 use latchkey_kubernetes_store::KubernetesStore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// How old may be what is known of a cluster in a directory. It is looked at anew after [`LOOK_ANYWAY`] at the latest.
+const UNREAD: Duration = LOOK_ANYWAY.saturating_add(Duration::from_secs(30));
+
 /// Looks whether a machine is shut out, by the denials of this moment.
 #[derive(Clone, Debug)]
 pub(crate) struct DenialCheck {
     current: Arc<CurrentCluster>,
-    /// Where the cluster is kept in an API server, and how old may be what is known of it. A directory is read here.
-    api: Option<(Arc<KubernetesStore>, Duration)>,
+    /// Where the cluster is kept in an API server.
+    api: Option<Arc<KubernetesStore>>,
+    /// How old may be what is known of it.
+    most: Duration,
     /// Disk keys that were released by what was known last.
     unheard: Arc<AtomicU64>,
 }
 
 impl DenialCheck {
+    /// `api` says, too, how old may be what it told; a directory is read here.
     pub(crate) fn new(current: Arc<CurrentCluster>, api: Option<(Arc<KubernetesStore>, Duration)>) -> Self {
-        Self { current, api, unheard: Arc::default() }
+        let (api, most) = api.unzip();
+        Self { current, api, most: most.unwrap_or(UNREAD), unheard: Arc::default() }
     }
 
     /// The witness that nobody shut this machine out.
@@ -38,7 +46,7 @@ impl DenialCheck {
     /// is not so.
     pub(crate) fn unheard(&self, ek: &EkDigest) -> Option<Result<NotDenied, Refusal>> {
         let may = self.current.snapshot().policy.may_rejoin_unheard();
-        let is_unanswered = self.api.as_ref().is_some_and(|(api, _)| api.is_unanswered());
+        let is_unanswered = self.api.as_ref().is_some_and(|api| api.is_unanswered());
         (may && is_unanswered).then(|| self.as_known(ek))
     }
 
@@ -55,11 +63,11 @@ impl DenialCheck {
     }
 
     fn records_as_of(&self) -> Option<Instant> {
-        self.api.as_ref()?.0.records_as_of()
+        self.api.as_ref()?.records_as_of()
     }
 
     fn is_old(&self, as_of: Instant) -> bool {
-        self.api.as_ref().is_some_and(|(_, most)| as_of.elapsed() > *most)
+        as_of.elapsed() > self.most
     }
 
     /// A disk key was released by what was known last.
@@ -82,14 +90,29 @@ impl DenialCheck {
         if let Err(lost) = self.current.snapshot().denials.check_complete() {
             return Some(format!("{}: {lost}; {}", lost.code(), lost.code().remedy()));
         }
-        let (_, most) = self.api.as_ref()?;
-        let age = self.age().filter(|age| age > most)?;
+        if self.api.is_none() {
+            let age = Some(self.current.as_of().elapsed()).filter(|age| *age > self.most)?;
+            return Some(format!(
+                "{}: the denials could not be read in the cluster's directory for {} s, and nobody is let in{}",
+                Refusal::ClusterUnheard,
+                age.as_secs(),
+                self.why()
+            ));
+        }
+        let age = self.age().filter(|age| *age > self.most)?;
         let released = self.released_unheard();
         Some(format!(
             "{}: nothing complete was heard of the cluster for {} s, and nobody new is let in; control planes that got their disk key \
-             by what was known last: {released}",
+             by what was known last: {released}{}",
             Refusal::ClusterUnheard,
-            age.as_secs()
+            age.as_secs(),
+            self.why()
         ))
+    }
+
+    /// Why the denials in force are of before, where that is known.
+    fn why(&self) -> String {
+        let behind = self.current.behind().into_iter().find(|behind| behind.part == "denials");
+        behind.map_or_else(String::new, |behind| format!(": {}", behind.why))
     }
 }

@@ -60,6 +60,7 @@ impl<S: Source> Follower<S> {
             }
             Err(error) => return current.keep(DENIALS, &error),
         }
+        current.freshness().denials_read(as_of);
         // Once they are in force: nobody looks in between, and finds a machine in neither.
         current.told.listed(&current.snapshot().denials, as_of);
     }

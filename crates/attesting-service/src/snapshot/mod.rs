@@ -212,7 +212,7 @@ impl<S: Source> Current<S> {
     /// [`LoadError`].
     pub fn load(source: S, collateral: Option<&Path>) -> Result<Self, LoadError> {
         // Before reading: a change in between is seen as one later.
-        let heard = source.documents().heard();
+        let (heard, begun) = (source.documents().heard(), Instant::now());
         let loaded = fingerprints(&source);
         let mut collateral_loaded = collateral.and_then(|directory| latchkey_collateral::stamp(directory).ok());
         let mut snapshot = Snapshot::read(&source)?;
@@ -225,6 +225,7 @@ impl<S: Source> Current<S> {
         }
         let own = S::PARTS.iter().map(|part| S::name(*part)).collect();
         let mut freshness = Freshness::new(own, Instant::now());
+        freshness.denials_read(heard.map_or(begun, |heard| heard.as_of));
         freshness.end(heard, Instant::now());
         let freshness = Mutex::new(freshness);
         let (snapshot, collateral) = (RwLock::new(Arc::new(snapshot)), collateral.map(Path::to_owned));
@@ -301,7 +302,7 @@ impl<S: Source> Current<S> {
     /// the snapshot.
     pub fn as_of(&self) -> Instant {
         let heard = self.source.documents().heard();
-        self.freshness().as_of(heard, Instant::now())
+        self.freshness().as_of(heard)
     }
 
     /// Which revision of each manifest is in force.

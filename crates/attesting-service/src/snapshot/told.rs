@@ -39,9 +39,10 @@ impl Told {
         self.read().keys().copied().collect()
     }
 
-    /// The documents, as of then, list these. What was told later is not theirs yet: they may list what was taken back before.
+    /// The documents, as of then, list these. What was told later is not theirs yet: they may list what was taken back before. Nor is
+    /// what they count alone: its entry may never come.
     pub(super) fn listed(&self, denials: &Denials, as_of: Instant) {
-        self.write().retain(|ek, told| as_of < *told || !denials.has(ek));
+        self.write().retain(|ek, told| as_of < *told || !denials.is_listed(ek));
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<EkDigest, Instant>> {
@@ -56,6 +57,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use latchkey_cluster_store::CountedDenials;
     use std::time::Duration;
 
     fn ek(number: usize) -> EkDigest {
@@ -76,6 +78,19 @@ mod tests {
         assert!(!told.has(&ek(1)), "it is the documents' now");
         told.deny(ek(1), after).unwrap();
         assert!(told.allow(&ek(1)) && !told.allow(&ek(1)));
+    }
+
+    #[test]
+    fn what_was_told_counts_until_it_has_an_entry_and_not_only_a_number() {
+        let (told, now) = (Told::default(), Instant::now());
+        told.deny(ek(1), now).unwrap();
+        let counted = CountedDenials { count: 1, last: Some(ek(1)), ..CountedDenials::default() };
+        let unfinished = Denials::default().counted_by(Some(counted.clone()));
+        assert!(unfinished.has(&ek(1)));
+        told.listed(&unfinished, now);
+        assert!(told.has(&ek(1)));
+        told.listed(&Denials::of_names([ek(1).to_string()]).counted_by(Some(counted)), now);
+        assert!(!told.has(&ek(1)));
     }
 
     #[test]

@@ -15,19 +15,24 @@ use latchkey_attestation::EkDigest;
 use latchkey_durable_file::{Directory, Turn};
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The directory's name.
 pub(crate) const DENIED: &str = "denied";
 /// For people: why a TPM is denied. Read by the command line alone.
 const MAX_REASON: usize = 4096;
 
+/// How long one who denies a machine waits for others who change denials, who may be stopped, before it is done uncounted.
+const DENY_PATIENCE: Duration = Duration::from_secs(10);
+
 /// The TPMs that are shut out, as they are listed at one moment, and how many the cluster's document counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denials {
-    /// Those that are listed, and the one that was counted last.
-    eks: BTreeSet<EkDigest>,
-    listed: u64,
+    /// Those that have an entry.
+    listed: BTreeSet<EkDigest>,
+    /// Those that have none and are shut out: the one that was counted last, and, for who follows them while one is lost, all that were
+    /// known before.
+    beside: BTreeSet<EkDigest>,
     /// Names that are no EK digest: somebody meant to deny a TPM and did not.
     unreadable: Vec<String>,
     /// `None` where nothing counts them: before a cluster is initialised, in one of the version before, at a centre.
@@ -70,29 +75,32 @@ impl Denials {
             }
             let digest = name.strip_suffix(".json").unwrap_or(name).to_ascii_lowercase();
             match EkDigest::from_hex(&digest) {
-                Some(ek) => drop(denials.eks.insert(ek)),
+                Some(ek) => drop(denials.listed.insert(ek)),
                 None => denials.unreadable.push(latchkey_reason::printable(name).collect()),
             }
         }
         denials.unreadable.sort();
-        denials.listed = denials.eks.len() as u64;
         denials
     }
 
     /// The same where the cluster's document, read before they were listed, says this of them.
     #[must_use]
     pub fn counted_by(mut self, counted: Option<CountedDenials>) -> Self {
-        self.unfinished = counted.and_then(|counted| counted.last).filter(|ek| !self.eks.contains(ek));
-        self.eks.extend(self.unfinished);
+        self.unfinished = counted.as_ref().and_then(|counted| counted.last).filter(|ek| !self.listed.contains(ek));
+        self.beside.extend(self.unfinished);
         Self { counted, ..self }
     }
 
-    /// The same after what was known before, for who follows them. A document that cannot be read takes no count back.
+    /// The same after what was known before, for who follows them. A document that cannot be read takes no count back, and while one is
+    /// lost nobody is let in again who was shut out before: it may be that one.
     #[must_use]
     pub fn following(self, before: &Self, now: Instant) -> Self {
-        let known = if self.counted.is_some() { self } else { self.counted_by(before.counted) };
-        let since = if before.lost() > 0 { before.lost_since } else { Some(now) };
-        Self { lost_since: since.filter(|_| known.lost() > 0), ..known }
+        let mut known = if self.counted.is_some() { self } else { self.counted_by(before.counted.clone()) };
+        if known.lost() > 0 {
+            known.lost_since = if before.lost() > 0 { before.lost_since } else { Some(now) };
+            known.beside.extend(before.iter().filter(|ek| !known.listed.contains(*ek)));
+        }
+        known
     }
 
     /// The witness that this TPM is not shut out, by what was known of the denials as of then.
@@ -115,23 +123,29 @@ impl Denials {
         if self.lost() == 0 || self.lost_since.is_some_and(|since| since.elapsed() < LOST_AFTER) {
             return Ok(());
         }
-        let counted = self.counted.map_or(0, |counted| counted.count);
-        Err(ReleaseRefusal::DenialsLost { counted, listed: self.listed })
+        let counted = self.counted.as_ref().map_or(0, |counted| counted.count);
+        Err(ReleaseRefusal::DenialsLost { counted, listed: self.kept() })
     }
 
     /// How many are counted and not listed.
     pub fn lost(&self) -> u64 {
-        self.counted.map_or(0, |counted| counted.count.saturating_sub(self.listed))
+        self.counted.as_ref().map_or(0, |counted| counted.count.saturating_sub(self.kept()))
     }
 
     /// How many are listed.
-    pub const fn listed(&self) -> u64 {
-        self.listed
+    pub fn listed(&self) -> u64 {
+        self.listed.len() as u64
+    }
+
+    /// How many are listed and not being taken back: as many are to be counted.
+    pub(crate) fn kept(&self) -> u64 {
+        let leaving = self.counted.iter().flat_map(|counted| &counted.leaving);
+        self.listed().saturating_sub(leaving.filter(|ek| self.listed.contains(*ek)).count() as u64)
     }
 
     /// What the cluster's document says of them, if it counts them.
-    pub const fn counted(&self) -> Option<CountedDenials> {
-        self.counted
+    pub const fn counted(&self) -> Option<&CountedDenials> {
+        self.counted.as_ref()
     }
 
     /// The one that was counted last and is not listed: whoever writes next lists it first.
@@ -141,17 +155,27 @@ impl Denials {
 
     /// Whether this TPM is shut out.
     pub fn has(&self, ek: &EkDigest) -> bool {
-        self.eks.contains(ek)
+        self.is_listed(ek) || self.beside.contains(ek)
+    }
+
+    /// Whether this TPM has an entry, and not only the count's word.
+    pub fn is_listed(&self, ek: &EkDigest) -> bool {
+        self.listed.contains(ek)
+    }
+
+    /// Whether this TPM is being taken back by somebody who did not come to remove its entry.
+    pub fn is_leaving(&self, ek: &EkDigest) -> bool {
+        self.counted.as_ref().is_some_and(|counted| counted.leaving.contains(ek))
     }
 
     /// Whether there is nothing to be said of them.
     pub fn are_none(&self) -> bool {
-        self.eks.is_empty() && self.unreadable.is_empty() && self.lost() == 0
+        self.listed.is_empty() && self.beside.is_empty() && self.unreadable.is_empty() && self.lost() == 0
     }
 
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = &EkDigest> {
-        self.eks.iter()
+        self.listed.union(&self.beside)
     }
 
     /// Names in the directory that are no EK digest, printable: what they were meant to deny is not denied.
@@ -181,11 +205,17 @@ impl ClusterStore {
     /// Shuts a TPM out, whatever the other files say; durable when this returns. `reason` is for people.
     ///
     /// # Errors
-    /// [`StoreError`]. With [`StoreError::NotCounted`] the TPM is shut out all the same.
+    /// [`StoreError`]. With [`StoreError::NotCounted`] the TPM is shut out all the same: also where another program that changes denials
+    /// does not come to its end.
     pub fn deny(&self, ek: &EkDigest, reason: &str) -> Result<(), StoreError> {
+        self.deny_within(ek, reason, DENY_PATIENCE)
+    }
+
+    fn deny_within(&self, ek: &EkDigest, reason: &str, patience: Duration) -> Result<(), StoreError> {
         demand(&self.denied_path(), Some(self.path()))?;
         let directory = self.opened()?;
-        let turn = self.denials_turn(&directory);
+        let turn = directory.turn_within(DENIED, 0o600, patience);
+        let turn = turn.map_err(StoreError::io("lock the denials of", self.path()));
         let counted = turn.and_then(|turn| self.count_one_more(*ek).map(|()| turn));
         self.list_denial(ek, reason)?;
         counted.map(drop).map_err(|why| StoreError::NotCounted { why: Box::new(why) })
@@ -200,10 +230,17 @@ impl ClusterStore {
         let directory = self.opened()?;
         let _turn = self.denials_turn(&directory)?;
         let known = self.finished_denials()?;
-        if !known.has(ek) {
+        if !known.has(ek) && !known.is_leaving(ek) {
             return Ok(false);
         }
-        self.count(|counted| counted.without_one(known.listed()))?;
+        self.count(|counted| counted.without(*ek, &known))?;
+        self.unlist_denial(ek)?;
+        let known = self.denials()?;
+        self.count(|counted| counted.settled(&known))?;
+        Ok(true)
+    }
+
+    fn unlist_denial(&self, ek: &EkDigest) -> Result<(), StoreError> {
         let directory = self.denied_path();
         for entry in fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
             let path = entry.map_err(StoreError::io("list", &directory))?.path();
@@ -212,8 +249,7 @@ impl ClusterStore {
                 remove_entry(&path)?;
             }
         }
-        atomic::sync_directory(&directory)?;
-        Ok(true)
+        atomic::sync_directory(&directory)
     }
 
     /// Lists the denial that was counted last, if whoever counted it did not come to that.
@@ -277,7 +313,13 @@ impl ClusterStore {
     }
 
     fn list_denial(&self, ek: &EkDigest, reason: &str) -> Result<(), StoreError> {
-        atomic::write(&self.denied_path(), &ek.to_string(), format!("{reason}\n").as_bytes(), Existing::Replace)
+        let denied = self.denied_path();
+        let write = || {
+            let directory = Directory::open(&denied)?;
+            let turn = directory.turn_within(ek.to_string(), 0o644, DENY_PATIENCE)?;
+            turn.put(format!("{reason}\n").as_bytes(), Existing::Replace)
+        };
+        write().map_err(StoreError::io("write in", &denied))
     }
 
     /// The denials, after one that was cut is listed.
@@ -290,15 +332,15 @@ impl ClusterStore {
 
     fn count_one_more(&self, ek: EkDigest) -> Result<(), StoreError> {
         let known = self.finished_denials()?;
-        if known.has(&ek) { Ok(()) } else { self.count(|counted| counted.with(ek, known.listed())) }
+        self.count(|counted| counted.with(ek, &known))
     }
 
     /// Before there is a cluster nothing counts, nor in one of the version before.
-    fn count(&self, change: impl FnOnce(CountedDenials) -> CountedDenials) -> Result<(), StoreError> {
+    fn count(&self, change: impl FnOnce(&CountedDenials) -> CountedDenials) -> Result<(), StoreError> {
         let Some(cluster) = self.cluster()? else { return Ok(()) };
-        let Some(counted) = cluster.denials else { return Ok(()) };
+        let Some(counted) = &cluster.denials else { return Ok(()) };
         let next = change(counted);
-        if next == counted { Ok(()) } else { self.write_cluster(&cluster.counting(next), Existing::Replace) }
+        if next == *counted { Ok(()) } else { self.write_cluster(&cluster.counting(next), Existing::Replace) }
     }
 }
 

@@ -82,14 +82,24 @@ fn a_denial_that_is_cut_after_any_step_is_in_force_or_was_not_begun_and_the_next
 fn a_denial_that_is_taken_back_and_cut_stays_until_the_same_is_done_again() {
     let (files, directory) = cluster();
     directory.deny(&ek(7), "").unwrap();
-    directory.count(|counted| counted.without_one(2)).unwrap();
+    let cut = |byte| {
+        let known = directory.denials().unwrap();
+        directory.count(|counted| counted.without(ek(byte), &known)).unwrap();
+    };
+    cut(7);
+    assert_eq!(directory.cluster().unwrap().unwrap().version, 3);
     assert!(directory.denials().unwrap().has(&ek(7)));
     drop(directory.not_denied(&ek(1)).unwrap());
+    // Others who come in between do not count it a second time.
+    directory.deny(&ek(6), "").unwrap();
+    assert!(directory.allow(&ek(6)).unwrap());
+    assert_eq!(state(&directory), (1, 2, 0));
     assert!(directory.allow(&ek(7)).unwrap());
     assert_eq!(state(&directory), (1, 1, 0));
+    assert_eq!(directory.cluster().unwrap().unwrap().version, 2, "releases before this one read it");
     // Of two entries of one machine the first was removed.
     fs::write(files.path().join(format!("denied/{}.json", ek(8))), "").unwrap();
-    directory.count(|counted| counted.without_one(1)).unwrap();
+    cut(8);
     fs::remove_file(files.path().join(format!("denied/{}", ek(8)))).unwrap();
     assert!(directory.allow(&ek(8)).unwrap());
     assert_eq!(state(&directory), (0, 0, 0));
@@ -118,4 +128,36 @@ fn a_denial_that_lacks_for_ten_seconds_is_lost_and_not_before() {
     // A document that cannot be read any more takes no count back.
     assert!(refused(&Denials::of_names([ek(8).to_string()]).following(&since, now)));
     assert!(!refused(&Denials::of_names([ek(8).to_string()]).following(&Denials::default(), now)));
+}
+
+#[test]
+fn one_who_denies_a_machine_waits_for_nobody_who_does_not_come_to_his_end() {
+    let (_files, directory) = cluster();
+    let opened = directory.opened().unwrap();
+    let held = directory.denials_turn(&opened).unwrap();
+    let error = directory.deny_within(&ek(7), "stolen", Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(error, StoreError::NotCounted { .. }) && error.to_string().contains("stopped"), "{error}");
+    assert_eq!(state(&directory), (1, 2, 0), "it is in force");
+    drop(held);
+    directory.deny(&ek(7), "stolen").unwrap();
+    assert_eq!(state(&directory), (2, 2, 0), "denied again, it is counted");
+}
+
+/// Count and entries are heard of one after the other.
+#[test]
+fn while_a_denial_is_lost_nobody_is_let_in_again_who_was_shut_out() {
+    let at = |count, last, names: &[u8]| {
+        let counted = CountedDenials { count, last, ..CountedDenials::default() };
+        Denials::of_names(names.iter().map(|byte| ek(*byte).to_string())).counted_by(Some(counted))
+    };
+    let now = Instant::now();
+    let first = at(1, Some(ek(7)), &[]).following(&Denials::default(), now);
+    assert!(first.has(&ek(7)) && !first.is_listed(&ek(7)));
+    let next = at(2, Some(ek(8)), &[]).following(&first, now);
+    assert!(next.has(&ek(7)) && next.has(&ek(8)), "the next one lifts none");
+    let listed = at(2, Some(ek(8)), &[7, 8]).following(&next, now);
+    assert_eq!((listed.lost(), listed.iter().count()), (0, 2));
+    // Taken back, it is none that is lost.
+    let allowed = at(1, None, &[8]).following(&listed, now);
+    assert!(!allowed.has(&ek(7)));
 }

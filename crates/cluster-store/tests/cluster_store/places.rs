@@ -74,7 +74,7 @@ fn denials_are_counted_and_one_that_gets_lost_stops_every_release() {
         directory.deny(&ek(byte), "stolen").unwrap();
         directory.deny(&ek(byte), "twice").unwrap();
     }
-    assert_eq!(counted(&directory), CountedDenials { count: 3, last: Some(ek(9)) });
+    assert_eq!(counted(&directory), CountedDenials { last: Some(ek(9)), ..CountedDenials::of(3) });
     assert!(directory.allow(&ek(9)).unwrap());
     assert_eq!(counted(&directory), CountedDenials::of(2));
     // By hand: it counts as a denial, and is missed by nobody.
@@ -215,4 +215,21 @@ fn a_cluster_of_the_version_before_is_used_as_it_is_and_counts_once_it_is_told_t
     fs::remove_dir_all(files.path().join("denied")).unwrap();
     assert!(directory.count_anew(0).unwrap());
     assert_eq!(ClusterStore::open(files.path()).unwrap().denials().unwrap().listed(), 0);
+}
+
+#[test]
+fn a_document_is_of_version_3_while_it_names_one_that_leaves_and_at_no_other_time() {
+    let (_files, directory) = cluster();
+    let cluster = directory.cluster().unwrap().unwrap();
+    let counted = CountedDenials { leaving: [ek(7)].into(), ..CountedDenials::of(2) };
+    let leaving = cluster.clone().counting(counted.clone());
+    assert_eq!((cluster.version, leaving.version), (2, 3));
+    assert_eq!(ClusterFile::parse(leaving.to_json().as_bytes()).unwrap().denials, Some(counted.clone()));
+    assert_eq!(leaving.clone().counting(CountedDenials::of(2)).version, 2);
+    for wrong in [ClusterFile { version: 2, ..leaving.clone() }, ClusterFile { version: 3, ..cluster }] {
+        let error = ClusterFile::parse(wrong.to_json().as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("leaving"), "{error}");
+    }
+    let error = ClusterFile::parse(ClusterFile { version: 4, ..leaving }.to_json().as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("knows version 3"), "{error}");
 }

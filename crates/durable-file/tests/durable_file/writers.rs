@@ -6,6 +6,7 @@ use latchkey_test_support::in_time;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 const WRITERS: usize = 8;
 const WRITES: usize = 25;
@@ -73,4 +74,20 @@ fn a_file_has_the_mode_that_was_asked_for_whatever_the_old_one_had() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
     assert!(remove(&path).unwrap());
     assert!(!remove(&path).unwrap());
+}
+
+#[test]
+fn one_who_has_something_else_to_do_waits_only_so_long_and_for_nobody_who_died() {
+    const MOMENT: Duration = Duration::from_millis(20);
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = Directory::open(temporary.path()).unwrap();
+    let held = directory.turn("file", 0o600).unwrap();
+    let error = directory.turn_within("file", 0o600, MOMENT).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    drop(held);
+    directory.turn_within("file", 0o600, MOMENT).unwrap().put(b"1", Existing::Replace).unwrap();
+    // What a crash left.
+    fs::write(temporary.path().join(".file.new"), "").unwrap();
+    directory.turn_within("file", 0o600, MOMENT).unwrap().put(b"2", Existing::Replace).unwrap();
+    assert_eq!(fs::read(temporary.path().join("file")).unwrap(), b"2");
 }

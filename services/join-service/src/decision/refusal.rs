@@ -35,7 +35,7 @@ reason_codes! {
             "a denial is gone that the cluster's document counts, and nobody knows whose: the operator puts it back, or says with `latchkey upgrade store` how many there are; nodes keep asking";
         /// What the cluster decides by is known as of too long ago: a denial may be missed.
         ClusterUnheard = "cluster-unheard":
-            "the join service hears nothing of the cluster's API server, so that a denial could be missed: see that it answers; nodes keep asking";
+            "the join service hears nothing of the cluster's API server, or cannot read the denials in its directory, so that one could be missed: see that it answers, or what `/healthz` says of the directory; nodes keep asking";
         /// Its evidence would be refused now.
         NoLongerAdmitted = "no-longer-admitted":
             "policy, manifests or denials were changed since this machine proved itself, and do not admit it: it proves itself anew";

@@ -35,7 +35,7 @@ fn denials_are_held_against_their_number_and_what_the_chart_or_init_made_is_not_
     let cluster = Cluster::start();
     let file = ClusterFile::new("demo", ClusterId::from_bytes([0xc1; 32]), [0x5a; 32], 1, 1_800_000_000);
     let count = |count, last| {
-        let file = file.clone().counting(CountedDenials { count, last });
+        let file = file.clone().counting(CountedDenials { count, last, ..CountedDenials::default() });
         cluster.document("latchkey-cluster", &json!({ "cluster.json": file.to_json() }));
     };
     count(3, Some(ek(2)));

@@ -1,6 +1,6 @@
 //! TPMs that the operator shut out.
 
-use crate::service::rig::{Machine, Rig};
+use crate::service::rig::{Machine, Rig, reference};
 use latchkey_attestation::EkDigest;
 use latchkey_test_support::until;
 use serde_json::{Value, json};
@@ -157,4 +157,44 @@ fn a_service_of_a_cluster_that_counts_no_denials_yet_goes_on_and_says_so() {
     assert!(rig.directory.count_anew(1).unwrap());
     service.next_line(&["Configuration reloaded", "cluster"]);
     assert!(!service.page("/healthz").1.contains("denials-not-counted"));
+}
+
+/// A command that put a manifest in force was stopped before its end, say.
+#[test]
+fn a_program_that_holds_the_directory_keeps_no_denial_from_being_heard() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let mut service = rig.start();
+    service.join(&node, DISK, "worker-1").unwrap();
+    let held = rig.directory.writer().unwrap();
+    // By hand: it has to be remembered before it is in force, and that waits for the other.
+    let next = reference("2.0.0", [0x0c; 32]).to_json();
+    fs::write(rig.path("cluster/reference.json"), next).unwrap();
+    service.next_line(&["Configuration cannot be used", "attestation", "stopped"]);
+    rig.directory.deny(&node.ek(), "stolen").unwrap();
+    service.next_line(&["Machines are shut out", &node.ek().to_string()]);
+    until("it to be in force", || (service.metric("denied") == 1).then_some(()));
+    assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "machine-denied");
+    drop(held);
+}
+
+/// A machine that is denied meanwhile would not be heard of.
+#[test]
+fn while_the_denials_cannot_be_read_for_long_nobody_gets_a_key() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let mut service = rig.start();
+    service.join(&node, DISK, "worker-1").unwrap();
+    fs::rename(rig.path("cluster/denied"), rig.path("cluster/away")).unwrap();
+    service.next_line(&["Configuration cannot be used", "denials"]);
+    service.rejoin(&node, DISK).unwrap();
+    let refused = until("them to be too old", || service.rejoin(&node, DISK).err());
+    assert_eq!(refused.code(), "cluster-unheard");
+    let (status, page) = service.page("/healthz");
+    assert!(
+        status.contains("503") && page.contains("cluster-unheard") && page.contains("directory"),
+        "{status} {page}"
+    );
+    fs::rename(rig.path("cluster/away"), rig.path("cluster/denied")).unwrap();
+    until("them to be read again", || service.rejoin(&node, DISK).ok());
 }

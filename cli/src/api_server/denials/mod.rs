@@ -5,7 +5,7 @@ use latchkey_cluster_store::objects::{CLUSTER_MAP, DENIED_MAP, PENDING_MAP, REVI
 use latchkey_cluster_store::{ClusterFile, CountedDenials, Denials, PlaceCode};
 
 use super::objects::{ConfigMap, Data};
-use super::{ApiServer, CLUSTER_FILE, TRIES, malformed, others_first};
+use super::{CLUSTER_FILE, Maps, TRIES, malformed, others_first};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -13,30 +13,28 @@ use crate::exit::Exit;
 /// Documents that may be begun anew with nothing in them, by an operator who was shown that they are gone.
 pub(super) const MAY_BE_EMPTY: [&str; 3] = [DENIED_MAP, REVISIONS_MAP, PENDING_MAP];
 
-impl ApiServer {
+/// What is done to these two, of which each is changed by itself: another may come in between each two steps, and any step may be the last.
+pub(crate) trait DenialMaps: Maps {
     /// TPMs that are shut out. That the cluster's document cannot be read says nothing of their number.
-    pub(crate) async fn denied(&self) -> Result<Denials, CommandError> {
+    async fn denied(&self) -> Result<Denials, CommandError> {
         // In this order: a denial is counted before it is listed.
-        let counted = match self.cluster().await {
+        let counted = match self.cluster_document().await {
             Err(error) if error.code != CommandCode::FileMalformed.into() => return Err(error),
-            cluster => cluster.ok().flatten().and_then(|cluster| cluster.denials),
+            cluster => cluster.ok().flatten().and_then(|(_, cluster)| cluster.denials),
         };
         self.listed(counted).await
     }
 
     /// Why this one is.
-    pub(crate) async fn reason_of_denial(&self, ek: EkDigest) -> Result<String, CommandError> {
+    async fn reason_of_denial(&self, ek: EkDigest) -> Result<String, CommandError> {
         let data = self.data(DENIED_MAP).await?;
         let denial = data.into_iter().find(|(name, _)| Denials::of_names([name]).has(&ek));
         Ok(denial.map(|(_, reason)| reason).unwrap_or_default())
     }
 
     /// Shuts a TPM out: counted first, and listed whether that could be done or not.
-    pub(crate) async fn shut_out(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
-        let one_more = |known: &Denials, counted: CountedDenials| {
-            if known.has(&ek) { counted } else { counted.with(ek, known.listed()) }
-        };
-        let counted = self.recount(one_more).await;
+    async fn shut_out(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
+        let counted = self.recount(|known, counted| counted.with(ek, known)).await;
         let denied = |data: &mut Data| {
             let before = data.insert(ek.to_string(), reason.to_owned());
             Ok(before.as_deref() != Some(reason))
@@ -53,24 +51,35 @@ impl ApiServer {
     }
 
     /// Whether it was denied.
-    pub(crate) async fn take_denial_back(&self, ek: EkDigest) -> Result<bool, CommandError> {
-        if !self.denied().await?.has(&ek) {
+    async fn take_denial_back(&self, ek: EkDigest) -> Result<bool, CommandError> {
+        let known = self.denied().await?;
+        if !known.has(&ek) && !known.is_leaving(&ek) {
             return Ok(false);
         }
-        let one_less = |known: &Denials, counted: CountedDenials| {
-            if known.has(&ek) { counted.without_one(known.listed()) } else { counted }
-        };
-        self.recount(one_less).await?;
-        let allowed = |data: &mut Data| {
-            let before = data.len();
-            data.retain(|name, _| !Denials::of_names([name]).has(&ek));
-            Ok(data.len() != before)
-        };
-        self.change(DENIED_MAP, allowed).await
+        self.recount(|known, counted| counted.without(ek, known)).await?;
+        self.unlist(ek).await?;
+        self.recount(|known, counted| counted.settled(known)).await?;
+        Ok(true)
+    }
+
+    /// Removes the entry of one that leaves; one that was denied again meanwhile stays.
+    async fn unlist(&self, ek: EkDigest) -> Result<(), CommandError> {
+        for _ in 0..TRIES {
+            // In this order: who denies it again says so in the cluster's document first.
+            let mut map = self.known(DENIED_MAP).await?.ok_or_else(|| self.is_gone(DENIED_MAP))?;
+            let counted = self.cluster_document().await?.and_then(|(_, cluster)| cluster.denials);
+            let before = map.data.len();
+            map.data.retain(|name, _| !Denials::of_names([name]).has(&ek));
+            let is_denied_again = counted.is_some_and(|counted| !counted.leaving.contains(&ek));
+            if is_denied_again || map.data.len() == before || self.put_document(&map).await? {
+                return Ok(());
+            }
+        }
+        Err(others_first(DENIED_MAP))
     }
 
     /// Which of the documents are gone that may be begun anew.
-    pub(crate) async fn missing_documents(&self) -> Result<Vec<String>, CommandError> {
+    async fn missing_documents(&self) -> Result<Vec<String>, CommandError> {
         let mut missing = Vec::new();
         for name in MAY_BE_EMPTY {
             if self.known(name).await?.is_none() {
@@ -81,7 +90,7 @@ impl ApiServer {
     }
 
     /// The denials, also where their document is among those that are missing: then the one that was counted last is known.
-    pub(crate) async fn known_denials(&self, missing: &[String]) -> Result<Denials, CommandError> {
+    async fn known_denials(&self, missing: &[String]) -> Result<Denials, CommandError> {
         if !missing.iter().any(|name| name == DENIED_MAP) {
             return self.denied().await;
         }
@@ -89,7 +98,7 @@ impl ApiServer {
     }
 
     /// Begins anew what is missing, and has the cluster count the denials that are listed, if they are so many; whether they are.
-    pub(crate) async fn count_anew(&self, listed: u64) -> Result<bool, CommandError> {
+    async fn count_anew(&self, listed: u64) -> Result<bool, CommandError> {
         let missing = self.missing_documents().await?;
         if self.known_denials(&missing).await?.iter().count() as u64 != listed {
             return Ok(false);
@@ -100,8 +109,8 @@ impl ApiServer {
         }
         for _ in 0..TRIES {
             let Some((mut map, cluster)) = self.cluster_document().await? else { return Ok(true) };
-            if let Some(counted) = cluster.denials {
-                drop(self.finished(counted).await?);
+            if let Some(counted) = cluster.denials.clone() {
+                drop(self.finished(&counted).await?);
             }
             // Looked at after the document was: who denies a machine changes that first.
             if self.listed(None).await?.listed() != listed {
@@ -120,8 +129,8 @@ impl ApiServer {
     }
 
     /// The denials, after one that was counted and not listed is.
-    async fn finished(&self, counted: CountedDenials) -> Result<Denials, CommandError> {
-        let known = self.listed(Some(counted)).await?;
+    async fn finished(&self, counted: &CountedDenials) -> Result<Denials, CommandError> {
+        let known = self.listed(Some(counted.clone())).await?;
         let Some(ek) = known.unfinished() else { return Ok(known) };
         let list = |data: &mut Data| {
             let is_new = !Denials::of_names(data.keys()).has(&ek);
@@ -129,18 +138,18 @@ impl ApiServer {
             Ok(is_new)
         };
         self.change(DENIED_MAP, list).await?;
-        self.listed(Some(counted)).await
+        self.listed(Some(counted.clone())).await
     }
 
     /// Changes the count, anew where others came first. A cluster of the version before has none.
-    async fn recount(&self, change: impl Fn(&Denials, CountedDenials) -> CountedDenials) -> Result<(), CommandError> {
+    async fn recount(&self, change: impl Fn(&Denials, &CountedDenials) -> CountedDenials) -> Result<(), CommandError> {
         for _ in 0..TRIES {
             let Some((mut map, cluster)) = self.cluster_document().await? else {
                 return Err(self.is_gone(CLUSTER_MAP));
             };
-            let Some(counted) = cluster.denials else { return Ok(()) };
+            let Some(counted) = &cluster.denials else { return Ok(()) };
             let next = change(&self.finished(counted).await?, counted);
-            if next == counted {
+            if next == *counted {
                 return Ok(());
             }
             map.data.insert(CLUSTER_FILE.to_owned(), cluster.counting(next).to_json());
@@ -158,3 +167,8 @@ impl ApiServer {
         Ok(Some((map, cluster)))
     }
 }
+
+impl<T: Maps> DenialMaps for T {}
+
+#[cfg(test)]
+mod tests;
