@@ -4,13 +4,14 @@
 //! bootstrap is done, the join ticket's cluster material, and the hash of the init secret.
 
 use std::fs::{DirBuilder, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_api::v1::Components;
+use latchkey_durable_file::{Directory, Existing, Links, ReadError, put, read_plain};
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -21,10 +22,7 @@ use crate::lifecycle::{DiskPhase, NodeRole};
 pub const PATH: &str = "/run/latchkey/handover.json";
 
 /// The largest hand-over: a ticket's cluster material is at most some hundred KiB.
-const MAX_BYTES: u64 = 1024 * 1024;
-
-/// What `read_to_end` wants free, in bytes, so that it does not grow the buffer to find the end.
-const END: usize = 64;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// The hand-over, version 1.
 #[derive(Serialize, Deserialize)]
@@ -155,7 +153,7 @@ pub enum HandOverError {
     Malformed(String),
     /// The file system said no.
     #[error("{PATH}: {0}")]
-    Io(std::io::Error),
+    Io(io::Error),
 }
 
 impl HandOver {
@@ -165,8 +163,7 @@ impl HandOver {
         let write = || {
             let directory = path.parent().unwrap_or(Path::new("/"));
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-            file.write_all(&text)
+            put(path, 0o600, &text, Existing::Keep)
         };
         write().map_err(HandOverError::Io)
     }
@@ -179,15 +176,17 @@ impl HandOver {
         if length.0 > MAX_BYTES {
             return Err(HandOverError::Malformed(format!("{} bytes, at most {MAX_BYTES}", length.0)));
         }
-        let mut text = Zeroizing::new(Vec::with_capacity(usize::try_from(length.0).unwrap_or(usize::MAX)));
+        let mut text = Zeroizing::new(Vec::with_capacity(length.0));
         serde_json::to_writer(&mut *text, self).map_err(malformed)?;
         Ok(text)
     }
 
     /// Reads the file that only `owner` (a user id; 0 outside tests) may have written.
     pub fn read(path: &Path, owner: u32) -> Result<Self, HandOverError> {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(|e| {
-            if e.kind() == std::io::ErrorKind::NotFound { HandOverError::Missing } else { HandOverError::Io(e) }
+        let opened = Directory::of(path).and_then(|(directory, name)| directory.open_file(name, Links::Refused));
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => HandOverError::Missing,
+            _ => HandOverError::Io(error),
         })?;
         let about = file.metadata().map_err(HandOverError::Io)?;
         if !about.is_file() || about.uid() != owner || about.mode() & 0o077 != 0 {
@@ -195,13 +194,10 @@ impl HandOver {
                 format!("owner {}, mode {:o}; it must be a file of user {owner}, mode 600", about.uid(), about.mode());
             return Err(HandOverError::Exposed(why));
         }
-        if about.len() > MAX_BYTES {
-            return Err(HandOverError::Malformed(format!("longer than {MAX_BYTES} bytes")));
-        }
-        // Room for all of it and the read that finds the end, for the same reason as in `text`.
-        let room = usize::try_from(about.len()).unwrap_or(0) + END;
-        let mut text = Zeroizing::new(Vec::with_capacity(room));
-        file.take(about.len()).read_to_end(&mut text).map_err(HandOverError::Io)?;
+        let text = read_plain(&file, MAX_BYTES).map_err(|error| match error {
+            ReadError::Io(error) => HandOverError::Io(error),
+            other => HandOverError::Malformed(other.to_string()),
+        })?;
         let handover: Self = serde_json::from_slice(&text).map_err(|e| HandOverError::Malformed(e.to_string()))?;
         if handover.version == 1 {
             Ok(handover)
@@ -212,27 +208,27 @@ impl HandOver {
 }
 
 /// Counts what is written to it.
-struct Length(u64);
+struct Length(usize);
 
-impl std::io::Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len() as u64;
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
         Ok(bytes.len())
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Overwrites and removes the file. That it is gone already is success.
-pub fn wipe(path: &Path) -> std::io::Result<()> {
+/// Overwrites and removes the file: in its place, for a new one beside it would leave the secrets. That it is gone already is success.
+pub fn wipe(path: &Path) -> io::Result<()> {
     let length = match std::fs::symlink_metadata(path) {
         Ok(about) => about.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let zeroes = vec![0; usize::try_from(length.min(MAX_BYTES)).unwrap_or(0)];
+    let zeroes = vec![0; usize::try_from(length).unwrap_or(MAX_BYTES).min(MAX_BYTES)];
     OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path)?.write_all(&zeroes)?;
     std::fs::remove_file(path)
 }

@@ -22,7 +22,7 @@ pub(crate) fn join_service(arguments: &Arguments, output: &Output) -> Result<Exi
     files::must_be_a_file(out, "it holds a key, and is replaced as a whole")?;
     let api = api_server(arguments)?;
     output.waiting("waiting for the certificate");
-    block_on(issue(&api, out))?;
+    files::replace(out, &block_on(issue(&api))?, Readers::OwnerOnly)?;
     output.report(&CredentialsReport { user: SERVICE, kubeconfig: out.display().to_string() })
 }
 
@@ -59,6 +59,7 @@ fn api_server(arguments: &Arguments) -> Result<ApiServer, CommandError> {
 }
 
 fn noted(directory: &Path) -> Result<std::path::PathBuf, CommandError> {
+    ClusterDir::open_lacking(directory)?;
     StoreNote::kubeconfig(directory)?.ok_or_else(|| {
         let what = format!("the cluster of {} is kept in that directory, not in an API server", directory.display());
         CommandError::usage(what).fix("the join service needs no kubeconfig for it")

@@ -21,14 +21,30 @@ pub(crate) fn as_owner_of<T: Send>(
     directory: &Path,
     work: impl FnOnce() -> Result<T, CommandError> + Send,
 ) -> Result<T, CommandError> {
+    as_owner(directory, || fs::metadata(directory), work)
+}
+
+/// The same as the owner of what has this name in such a directory, be it a link: for a file that earlier releases made as root.
+pub(crate) fn as_owner_of_file<T: Send>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, CommandError> + Send,
+) -> Result<T, CommandError> {
+    as_owner(path, || fs::symlink_metadata(path), work)
+}
+
+fn as_owner<T: Send>(
+    path: &Path,
+    about: impl FnOnce() -> io::Result<fs::Metadata>,
+    work: impl FnOnce() -> Result<T, CommandError> + Send,
+) -> Result<T, CommandError> {
     let failed = |error: io::Error| {
-        let what = format!("cannot work as the owner of {}", directory.display());
+        let what = format!("cannot work as the owner of {}", path.display());
         CommandError::local(CommandCode::DirectoryUnusable, what).because(error.to_string())
     };
     if !geteuid().is_root() {
         return work();
     }
-    let about = fs::metadata(directory).map_err(failed)?;
+    let about = about().map_err(failed)?;
     if about.uid() == 0 {
         return work();
     }

@@ -8,6 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use latchkey_durable_file::{place, remove};
+
 use crate::error::{ImageError, at};
 use crate::manifest::{FILE as MANIFEST, SIGNATURE};
 
@@ -29,13 +31,11 @@ pub(crate) struct HandOut<'a> {
     pub(crate) names: &'a [&'a str],
 }
 
-/// One change that is there as a whole or not at all.
+/// One change that is there as a whole or not at all, and durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Remove(PathBuf),
     Place(PathBuf, PathBuf),
-    /// What was written to the file outlives a power cut.
-    Keep(PathBuf),
 }
 
 impl HandOut<'_> {
@@ -48,34 +48,22 @@ impl HandOut<'_> {
         let mut steps = Vec::new();
         let kept = |name: &str| self.names.contains(&name);
         let manifest = self.to.join(MANIFEST);
-        let mut remove = |path: PathBuf| {
+        let mut begone = |path: PathBuf| {
             if fs::symlink_metadata(&path).is_ok() {
                 steps.push(Step::Remove(path));
             }
         };
         // A manifest of other images stays, if this build makes none.
         if kept(MANIFEST) || is_of(&manifest, self.stem).map_err(at(&manifest))? {
-            remove(self.to.join(SIGNATURE));
-            remove(manifest);
+            begone(self.to.join(SIGNATURE));
+            begone(manifest);
         }
         let stale = ENDINGS.map(|ending| format!("{}.{ending}", self.stem));
-        stale.iter().filter(|name| !kept(name)).for_each(|name| remove(self.to.join(name)));
-        if !steps.is_empty() {
-            steps.push(Step::Keep(self.to.into()));
-        }
+        stale.iter().filter(|name| !kept(name)).for_each(|name| begone(self.to.join(name)));
         let last = [MANIFEST, SIGNATURE];
-        let place = |name: &&str| Step::Place(self.from.join(name), self.to.join(name));
-        let images = || self.names.iter().filter(|name| !last.contains(*name));
-        if kept(MANIFEST) {
-            steps.extend(images().map(|name| Step::Keep(self.from.join(name))));
-        }
-        steps.extend(images().map(place));
-        if kept(MANIFEST) {
-            steps.push(Step::Keep(self.to.into()));
-        }
-        for name in last.iter().filter(|name| kept(name)) {
-            steps.extend([Step::Keep(self.from.join(name)), place(name), Step::Keep(self.to.into())]);
-        }
+        let images = self.names.iter().filter(|name| !last.contains(*name));
+        let manifest = last.iter().filter(|name| kept(name));
+        steps.extend(images.chain(manifest).map(|name| Step::Place(self.from.join(name), self.to.join(name))));
         Ok(steps)
     }
 }
@@ -83,9 +71,8 @@ impl HandOut<'_> {
 impl Step {
     fn take(&self) -> Result<(), ImageError> {
         let (path, taken) = match self {
-            Self::Remove(path) => (path, fs::remove_file(path)),
-            Self::Place(from, to) => (to, fs::rename(from, to)),
-            Self::Keep(path) => (path, File::open(path).and_then(|file| file.sync_all())),
+            Self::Remove(path) => (path, remove(path).map(drop)),
+            Self::Place(from, to) => (to, place(from, to)),
         };
         taken.map_err(at(path))
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use latchkey_durable_file::Existing;
 use latchkey_initramfs::{DEBIAN_CLOUD, Initramfs, InitramfsError, ModuleTree, Wanted, source_date_epoch};
 
 const USAGE: &str = "\
@@ -52,7 +53,7 @@ fn build(arguments: &Arguments, mtime: u32) -> Result<usize, InitramfsError> {
     let mut initramfs = Initramfs::new(read(&arguments.agent)?)?;
     initramfs.modules(ModuleTree::open(&arguments.modules)?.closure(&arguments.wanted)?)?;
     let bytes = initramfs.build(mtime)?;
-    std::fs::write(&arguments.output, &bytes)
+    latchkey_durable_file::put(&arguments.output, 0o644, &bytes, Existing::Replace)
         .map_err(|source| InitramfsError::Io { path: arguments.output.clone(), source })?;
     Ok(bytes.len())
 }

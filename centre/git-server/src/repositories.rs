@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use latchkey_durable_file::Directory;
 use latchkey_factory_plus::Uuid;
 use rustix::fs::{FlockOperation, flock};
 use smol::lock::Mutex as AsyncMutex;
@@ -312,7 +313,7 @@ fn size_below(directory: &Path) -> u64 {
 }
 
 fn sync(directory: &Path) -> Result<(), StorageError> {
-    File::open(directory).and_then(|open| open.sync_all()).map_err(|source| files(directory, source))
+    Directory::open(directory).and_then(|open| open.sync()).map_err(|source| files(directory, source))
 }
 
 fn files(path: &Path, source: io::Error) -> StorageError {

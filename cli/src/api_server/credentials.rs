@@ -1,6 +1,5 @@
 //! The join service's credentials: a client certificate by the cluster's own authority, over a key that is made here.
 
-use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,7 +13,6 @@ use super::ApiServer;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::files::{self, Readers};
 use crate::stock::{Conditions, Scope};
 
 /// Where kubeadm's API servers listen.
@@ -168,9 +166,8 @@ struct Pair<'a> {
     user: &'a str,
 }
 
-/// Gets the join service a certificate, and writes its kubeconfig, in the place of an earlier one. The key never leaves this
-/// process but into that file.
-pub(crate) async fn issue(api: &ApiServer, kubeconfig: &Path) -> Result<(), CommandError> {
+/// Gets the join service a certificate: its kubeconfig, with a key that was made here.
+pub(crate) async fn issue(api: &ApiServer) -> Result<Zeroizing<Vec<u8>>, CommandError> {
     let cannot = |why: String| {
         CommandError::local(CommandCode::CertificateNotIssued, "the join service has no certificate").because(why)
     };
@@ -214,8 +211,7 @@ pub(crate) async fn issue(api: &ApiServer, kubeconfig: &Path) -> Result<(), Comm
     let reach: Reach = api.kubectl().cluster_of_kubeconfig().await?;
     let pem = Zeroizing::new(key.serialize_pem());
     let encoded = Zeroizing::new(STANDARD.encode(pem.as_bytes()));
-    let text = self::kubeconfig(&reach, "join-service", &certificate, &encoded);
-    files::replace(kubeconfig, &text, Readers::OwnerOnly)
+    Ok(kubeconfig(&reach, "join-service", &certificate, &encoded))
 }
 
 /// The document, of what is base64 of PEM.
@@ -316,7 +312,7 @@ esac
 "#;
 
     /// Asks for credentials where the object of that name has this uid by then, and the certificate is for this request.
-    fn ask(uid: &str, which: &str) -> (TempDir, Result<(), CommandError>) {
+    fn ask(uid: &str, which: &str) -> (TempDir, Result<Zeroizing<Vec<u8>>, CommandError>) {
         let directory = TempDir::new().unwrap();
         let path = |name: &str| directory.path().join(name);
         let (authority, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
@@ -336,7 +332,7 @@ esac
         fs::set_permissions(path("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
         let issued = block_on(async {
             let kubectl = Stock::new(Some(&path("kubectl")), None).kubectl(&path("admin.conf")).await?;
-            issue(&ApiServer::new(kubectl, &path("admin.conf")), &path("join-service.conf")).await
+            issue(&ApiServer::new(kubectl, &path("admin.conf"))).await
         });
         (directory, issued)
     }
@@ -344,7 +340,7 @@ esac
     #[test]
     fn what_is_approved_is_the_object_that_was_made() {
         let (directory, issued) = ask("u-1", "request.pem");
-        issued.unwrap();
+        let kubeconfig = String::from_utf8(issued.unwrap().to_vec()).unwrap();
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
         assert!(read("path").starts_with(&format!("{REQUESTS}/latchkey-join-service-")), "{}", read("path"));
         let approved = read("approved");
@@ -356,16 +352,14 @@ esac
         ] {
             assert!(approved.contains(part), "{part}: {approved}");
         }
-        assert!(read("join-service.conf").contains("10.0.0.1:6443"));
+        assert!(kubeconfig.contains("10.0.0.1:6443"));
     }
 
     #[test]
     fn what_was_issued_to_another_object_or_for_another_key_is_not_taken() {
         for (uid, which, why) in [("u-2", "request.pem", "another one has its name"), ("u-1", "other.pem", "the key")] {
-            let (directory, issued) = ask(uid, which);
-            let error = issued.unwrap_err();
+            let error = ask(uid, which).1.unwrap_err();
             assert!(error.because.iter().any(|because| because.contains(why)), "{error:?}");
-            assert!(!directory.path().join("join-service.conf").exists());
         }
     }
 

@@ -37,7 +37,7 @@ impl StoreNote {
         let kubeconfig = kubeconfig.strip_prefix(&home).map_or(kubeconfig.clone(), Path::to_owned);
         let note = Self { version: VERSION, kubernetes: Kubernetes { kubeconfig } };
         let text = serde_json::to_string_pretty(&note).unwrap_or_default();
-        files::replace(&directory.path(STORE), format!("{text}\n").as_bytes(), Readers::Anyone)
+        directory.write(STORE, format!("{text}\n").as_bytes(), Readers::Anyone)
     }
 
     /// The kubeconfig of the cluster's store, `None` if that is the directory itself.

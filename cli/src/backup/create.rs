@@ -1,11 +1,13 @@
 //! Writing a backup: one moment of the cluster, page by page, to this machine's disk.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::reference::format_rfc3339;
+use latchkey_durable_file::{Directory, Existing, Turn};
 use latchkey_kubernetes::Sha256;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -157,7 +159,8 @@ impl Writer<'_> {
         for (definition, text) in found {
             definitions.push(self.definition(&definition, &text, &resource_version).await?);
         }
-        for directory in ["crds", "crs", "."] {
+        // Files are durable in their directories; these have directories, too.
+        for directory in ["crs", "."] {
             sync(&self.directory.join(directory))?;
         }
         let kubernetes = self.kubectl.server().to_string();
@@ -205,16 +208,16 @@ impl Writer<'_> {
             let what = format!("no version of {name} is served: its objects cannot be read");
             return Err(CommandError::local(CommandCode::BackupIncomplete, what).into());
         }
-        let mut file = New::make(&self.directory.join(definition_file(&name)))?;
-        file.write(text.as_bytes())?;
-        let sha256 = Hash(file.finish()?);
+        files::write_new(&self.directory.join(definition_file(&name)), text.as_bytes(), Readers::OwnerOnly)?;
+        let mut digest = Digest::new();
+        digest.update(text.as_bytes());
+        let sha256 = Hash(digest.finish());
         let mut versions = Vec::new();
         if definition.established() {
             make_directory(&self.directory.join("crs").join(&name))?;
             for version in served {
                 versions.push(self.objects(&name, definition, version, moment).await?);
             }
-            sync(&self.directory.join("crs").join(&name))?;
         }
         Ok(Definition { name, kind: definition.spec.names.kind.clone(), sha256, versions })
     }
@@ -228,7 +231,9 @@ impl Writer<'_> {
     ) -> Result<Version, Stopped> {
         let DefinitionSpec { group, names, .. } = &definition.spec;
         let path = format!("/apis/{group}/{}/{}", version.name, names.plural);
-        let mut file = New::make(&self.directory.join(objects_file(name, &version.name)))?;
+        let to = self.directory.join(objects_file(name, &version.name));
+        let (directory, to_name) = Directory::of(&to).map_err(|error| unwritable(&to, &error))?;
+        let mut file = New::make(&directory, to_name, &to)?;
         let (mut objects, mut promised, mut next) = (0, None, None);
         loop {
             self.output.waiting_with(&format!("backup of {name}, version {}", version.name), &format!("{objects}"));
@@ -283,26 +288,25 @@ pub(super) async fn page(
 }
 
 /// A new file that is hashed as it is written, and durable when it is finished.
-struct New {
-    file: File,
-    path: PathBuf,
+struct New<'a> {
+    turn: Turn<'a>,
+    path: &'a Path,
     digest: Digest,
 }
 
-impl New {
-    fn make(path: &Path) -> Result<Self, CommandError> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|error| unwritable(path, &error))?;
-        Ok(Self { file, path: path.to_owned(), digest: Digest::new() })
+impl<'a> New<'a> {
+    fn make(directory: &'a Directory, name: &OsStr, path: &'a Path) -> Result<Self, CommandError> {
+        let turn = directory.turn(name, 0o600).map_err(|error| unwritable(path, &error))?;
+        Ok(Self { turn, path, digest: Digest::new() })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
         self.digest.update(bytes);
-        self.file.write_all(bytes).map_err(|error| unwritable(&self.path, &error))
+        self.turn.file().write_all(bytes).map_err(|error| unwritable(self.path, &error))
     }
 
     fn finish(self) -> Result<Sha256, CommandError> {
-        self.file.sync_all().map_err(|error| unwritable(&self.path, &error))?;
+        self.turn.place(Existing::Keep).map_err(|error| unwritable(self.path, &error))?;
         Ok(self.digest.finish())
     }
 }
@@ -328,6 +332,6 @@ fn make_directory(path: &Path) -> Result<(), CommandError> {
 }
 
 fn sync(directory: &Path) -> Result<(), CommandError> {
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    let synced = Directory::open(directory).and_then(|directory| directory.sync());
     synced.map_err(|error| unwritable(directory, &error))
 }

@@ -1,7 +1,6 @@
 //! The Kerberos realm: its database, made once, and the principals of the centre's services.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -44,8 +43,7 @@ pub(super) fn make(site: &Site) -> Result<(), CommandError> {
     if !new.exists() {
         return Err(failed("kadmin.local", "it wrote no keytab"));
     }
-    let renamed = fs::rename(&new, &keytab).and_then(|()| files::sync_directory_of(&keytab));
-    renamed.map_err(|error| files::unwritable(&keytab, &error))
+    latchkey_durable_file::place(&new, &keytab).map_err(|error| files::unwritable(&keytab, &error))
 }
 
 /// Makes the database. A note stands beside it until it is complete: nothing else was made with one that has a note, and what a run
@@ -69,9 +67,8 @@ fn make_database(site: &Site) -> Result<(), CommandError> {
     let password = new_password()?;
     let typed = Zeroizing::new(format!("{0}\n{0}\n", password.as_str()));
     run(layout, Stock::Kdb5Util, &["create", "-s", "-r", site.parameters.realm.as_str()], &typed)?;
-    remove(&note)?;
-    // A note that a power cut brings back would cost a database in use.
-    files::sync_directory_of(&note).map_err(|error| files::unwritable(&note, &error))
+    // Durably: a note that a power cut brings back would cost a database in use.
+    remove(&note)
 }
 
 /// A realm was here, whose accounts a new database would not have.
@@ -83,10 +80,7 @@ fn lost(database: &Path, stash: &Path) -> CommandError {
 
 /// Removes a file that may not be there.
 fn remove(path: &Path) -> Result<(), CommandError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(files::unwritable(path, &error)),
-        _ => Ok(()),
-    }
+    latchkey_durable_file::remove(path).map(drop).map_err(|error| files::unwritable(path, &error))
 }
 
 /// Makes the principals of services, and the keytab of what clients get tickets for. kadmind must run.

@@ -21,7 +21,7 @@ use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::files;
+use crate::files::{self, Readers};
 use crate::owner::as_owner_of;
 use crate::seen::Seen;
 use crate::store_error::unusable;
@@ -80,7 +80,7 @@ impl ClusterDir {
             return Self::open(path);
         }
         files::make_directory(path)?;
-        ClusterStore::make(path).map(Self).map_err(unusable)
+        as_owner_of(path, || ClusterStore::make(path).map(Self).map_err(unusable))
     }
 
     /// Its places that are gone.
@@ -117,6 +117,11 @@ impl ClusterDir {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    /// Replaces, or makes, one of its files that `latchkey init` keeps there.
+    pub(crate) fn write(&self, name: &str, content: &[u8], readers: Readers) -> Result<(), CommandError> {
+        self.as_owner(|| files::replace(&self.path(name), content, readers))
     }
 
     /// Two inits never work on one cluster at once.

@@ -16,6 +16,7 @@ use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
+use crate::owner::as_owner_of_file;
 use crate::store_error::unusable;
 
 /// In the cluster's directory.
@@ -26,7 +27,10 @@ pub(super) const LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
 /// Those of the directory, if it has any.
 pub(crate) fn kept(directory: &ClusterDir) -> Result<Option<ControlPlaneFiles>, CommandError> {
     let path = directory.path(FILE);
-    if path.exists() { control_plane::read(&path).map(Some).map_err(unusable) } else { Ok(None) }
+    if !path.exists() {
+        return Ok(None);
+    }
+    as_owner_of_file(&path, || control_plane::read(&path).map(Some).map_err(unusable))
 }
 
 /// Those of the directory, or new ones.
@@ -35,7 +39,8 @@ pub(super) fn of(directory: &ClusterDir) -> Result<ControlPlaneFiles, CommandErr
         return Ok(kept);
     }
     let made = make().map_err(|what| CommandError::local(CommandCode::SecretUnusable, what))?;
-    files::write_new(&directory.path(FILE), control_plane::to_json(&made).as_bytes(), Readers::OwnerOnly)?;
+    let text = control_plane::to_json(&made);
+    directory.as_owner(|| files::write_new(&directory.path(FILE), text.as_bytes(), Readers::OwnerOnly))?;
     Ok(made)
 }
 
@@ -69,7 +74,7 @@ fn authority(name: &str, place: &str) -> Result<[ControlPlaneFile; 2], rcgen::Er
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 
     #[test]
     fn authorities_are_made_once_for_a_directory_and_for_its_owner_alone() {
@@ -79,6 +84,24 @@ mod tests {
         let rights = std::fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(rights & 0o7777, 0o600);
         assert!(of(&cluster).unwrap() == made, "a second run makes another cluster");
+    }
+
+    #[test]
+    fn in_a_directory_of_the_services_they_are_the_services_and_those_that_root_made_before_are_read() {
+        const SERVICE: u32 = 4711;
+        if !rustix::process::geteuid().is_root() {
+            latchkey_test_support::skip("only root can give directories away");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        chown(directory.path(), Some(SERVICE), Some(SERVICE)).unwrap();
+        let cluster = ClusterDir::make(directory.path()).unwrap();
+        let made = of(&cluster).unwrap();
+        let path = directory.path().join(FILE);
+        assert_eq!(std::fs::metadata(&path).unwrap().uid(), SERVICE);
+        assert!(kept(&cluster).unwrap().unwrap() == made);
+        chown(&path, Some(0), Some(0)).unwrap();
+        assert!(kept(&cluster).unwrap().unwrap() == made);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::cluster_dir::ClusterDir;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
 
@@ -35,16 +36,19 @@ pub(super) struct ChartDir(PathBuf);
 
 impl ChartDir {
     /// Writes it anew: what is left of an earlier run may be of another release.
-    pub(super) fn write(at: &Path) -> Result<Self, CommandError> {
-        let unwritable = |error: std::io::Error| files::unwritable(at, &error);
+    pub(super) fn write(cluster: &ClusterDir, name: &str) -> Result<Self, CommandError> {
+        let at = cluster.path(name);
+        // Not as the directory's owner: root's earlier runs made it.
         if at.exists() {
-            fs::remove_dir_all(at).map_err(unwritable)?;
+            fs::remove_dir_all(&at).map_err(|error| files::unwritable(&at, &error))?;
         }
-        files::make_directory(&at.join("templates"))?;
-        let directory = Self(at.to_owned());
-        for (name, text) in FILES {
-            files::write_new(&at.join(name), text.as_bytes(), Readers::Anyone)?;
-        }
+        let directory = Self(at);
+        cluster.as_owner(|| {
+            files::make_directory(&directory.0.join("templates"))?;
+            FILES.iter().try_for_each(|(name, text)| {
+                files::write_new(&directory.0.join(name), text.as_bytes(), Readers::Anyone)
+            })
+        })?;
         Ok(directory)
     }
 

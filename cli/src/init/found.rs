@@ -23,6 +23,7 @@ use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::files::Readers;
 use crate::node::{Patience, waiting_for};
 use crate::output::{Output, Tone, printable};
 use crate::stock::{Scope, Stock, StockCode};
@@ -73,7 +74,8 @@ impl Founding<'_> {
             self.say("credentials", &format!("of the join service are in {}", join_service.display()));
         } else {
             self.output.waiting("waiting for the join service's certificate");
-            issue(&api, &join_service).await?;
+            let text = issue(&api).await?;
+            self.directory.write(JOIN_SERVICE, &text, Readers::OwnerOnly)?;
             self.say("credentials", &format!("of the join service are in {}, good for a year", join_service.display()));
         }
         StoreNote::write(self.directory, &self.kubeconfig)
@@ -97,7 +99,7 @@ impl Founding<'_> {
     async fn install_chart(&self) -> Result<(), CommandError> {
         self.output.waiting("installing the chart");
         let work = Work::begin(&self.stock, &self.kubeconfig, Options::default()).await?;
-        let files = ChartDir::write(&self.directory.path("chart.new"))?;
+        let files = ChartDir::write(self.directory, "chart.new")?;
         let chart = Chart::plain(RELEASE, NAMESPACE, files.path().to_owned());
         let backups = self.directory.path(BACKUPS);
         let lock = Lock::take(&work.kubectl, self.output).await?;

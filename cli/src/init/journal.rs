@@ -193,6 +193,6 @@ impl Journal {
     fn write(&self, directory: &ClusterDir) -> Result<(), CommandError> {
         let text = serde_json::to_string_pretty(self)
             .map_err(|error| CommandError::local(CommandCode::JournalUnwritable, JOURNAL).because(error.to_string()))?;
-        files::replace(&directory.path(JOURNAL), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
+        directory.write(JOURNAL, format!("{text}\n").as_bytes(), Readers::OwnerOnly)
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
 
@@ -75,6 +76,33 @@ fn in_a_directory_of_the_services_root_gives_nothing_away_and_leaves_nothing_of_
     fs::remove_file(operator.path("plant/.lock")).unwrap();
     admit().succeeded();
     assert_eq!((owner("plant/.lock"), owner("plant/enrolment.json")), (SERVICE, SERVICE));
+}
+
+/// The join service has to read them, and its user decides what lies there.
+#[test]
+fn an_init_by_root_in_a_directory_of_the_services_makes_files_of_the_services() {
+    const SERVICE: u32 = 4711;
+    if !rustix::process::geteuid().is_root() {
+        latchkey_test_support::skip("only root can give directories away");
+        return;
+    }
+    let (operator, first) = Operator::with_node();
+    fs::create_dir(operator.path("plant")).unwrap();
+    chown(operator.path("plant"), Some(SERVICE), Some(SERVICE)).unwrap();
+    fs::set_permissions(operator.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    operator.init(&first, &[]).succeeded();
+    let mut of_root = BTreeSet::new();
+    for entry in fs::read_dir(operator.path("plant")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.metadata().unwrap().uid() != SERVICE {
+            of_root.insert(entry.file_name().into_string().unwrap());
+        }
+    }
+    // Its lock, and the operator's own credentials.
+    assert_eq!(of_root, BTreeSet::from(["admin.conf", "init.lock"].map(str::to_owned)));
+    // As releases before this one left it.
+    chown(operator.path("plant/init.json"), Some(0), Some(0)).unwrap();
+    operator.init(&first, &["--resume"]).succeeded();
 }
 
 /// The lock of `latchkey init` is opened as root: a link there would make or hold a file wherever it leads.
@@ -208,6 +236,8 @@ fn a_directory_that_is_no_clusters_is_refused_and_left_as_it_is() {
         &["policy", "accept-firmware", &ek],
         &["reference", "install", "demo.json"],
         &["credentials", "admin", "--api-server", "10.0.0.5", "--out", "x"],
+        &["credentials", "join-service", "--out", "x"],
+        &["secret", "rotate", "master.json"],
         &["verify", &address],
         &["recover", &address, "--master-secret", "master.json"],
         &disk_key,

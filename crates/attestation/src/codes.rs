@@ -117,7 +117,9 @@ reason_codes! {
     /// Claims of Azure's paravisor came, and the policy has no rule for them.
     SnpHclClaimsUnexpected = "snp-hcl-claims-unexpected", Peer, TpmNotTrusted, "send the kind of report that the challenge asks for, or trust the TPMs of Azure's paravisor with the policy's rule `ak-azure-hcl`";
     /// What the TPM has of Azure's paravisor is no SEV-SNP report with claims.
-    SnpHclReportMalformed = "snp-hcl-report-malformed", Platform, EvidenceMalformed, "boot the image in a confidential machine of Azure's with SEV-SNP: those with TDX have another report there";
+    SnpHclReportMalformed = "snp-hcl-report-malformed", Platform, EvidenceMalformed, "boot the image in a confidential machine of Azure's, and leave the TPM's index 0x01400001 to its paravisor";
+    /// What the TPM has of Azure's paravisor is about Intel TDX.
+    SnpHclReportOfTdx = "snp-hcl-report-of-tdx", Platform, TpmNotTrusted, "boot the image in a confidential machine of Azure's with SEV-SNP, or take the TPM of this one, which has Intel TDX, by another rule than `ak-azure-hcl`";
     /// The paravisor's claims cannot be read, or name no attestation key.
     #[cfg(feature = "processors")]
     SnpHclClaimsMalformed = "snp-hcl-claims-malformed", Peer, EvidenceMalformed, "send the claims as the paravisor left them in the TPM, to the byte";

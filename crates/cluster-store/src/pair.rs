@@ -18,7 +18,7 @@ use crate::store::{MAX_CONFIG, optional};
 use crate::writer::Writer;
 use latchkey_attestation::reference::Signature;
 use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, Refusal};
-use std::fs;
+use latchkey_durable_file::place;
 use std::path::{Path, PathBuf};
 
 /// How often files that change while they are read are read again: nobody installs so many revisions meanwhile.
@@ -99,18 +99,14 @@ enum Step<'a> {
 
 impl Step<'_> {
     fn take(&self, directory: &Path) -> Result<(), StoreError> {
-        let done = match self {
+        match self {
             Self::Write(path, bytes) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                return atomic::write(path.parent().unwrap_or(directory), &name, bytes, Existing::Replace);
+                atomic::write(path.parent().unwrap_or(directory), &name, bytes, Existing::Replace)
             }
-            Self::Move(from, to) => fs::rename(from, to).map_err(StoreError::io("write", to)),
-            Self::Remove(path) => match fs::remove_file(path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-                removed => removed.map_err(StoreError::io("remove", path)),
-            },
-        };
-        done.and_then(|()| atomic::sync_directory(directory))
+            Self::Move(from, to) => place(from, to).map_err(StoreError::io("write", to)),
+            Self::Remove(path) => atomic::remove(path).map(drop),
+        }
     }
 }
 
@@ -163,6 +159,7 @@ mod tests {
     use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
     use latchkey_measurements::signing::{SignedManifest, SigningKey};
     use latchkey_test_support::PATIENCE;
+    use std::fs;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
     use std::time::Instant;

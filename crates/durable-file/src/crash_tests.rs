@@ -1,6 +1,6 @@
 //! A write that ends after each of its steps, as a crash ends it: nothing is tidied up, and its locks are gone.
 
-use crate::{Directory, Existing, Links, is_unfinished};
+use crate::{Directory, Existing, Links, is_unfinished, place};
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::io;
@@ -60,4 +60,25 @@ fn a_crash_after_any_step_leaves_the_old_file_or_the_new_one_and_the_next_write_
             assert_eq!(directory.names().unwrap(), [OsString::from("file")]);
         }
     }
+}
+
+#[test]
+fn a_crash_while_a_finished_file_is_placed_leaves_the_old_one_or_all_of_the_new_one() {
+    for steps in [1, 2, 3, usize::MAX] {
+        let temporary = tempfile::tempdir().unwrap();
+        let (from, to) = (temporary.path().join("made/new"), temporary.path().join("file"));
+        std::fs::create_dir(temporary.path().join("made")).unwrap();
+        std::fs::write(&to, "old").unwrap();
+        std::fs::write(&from, "new").unwrap();
+        let taken = until(steps, || place(&from, &to));
+        // The name before the content were an empty file after a power cut.
+        assert_eq!(taken, ALL[2..][..steps.min(3)]);
+        let placed = taken.contains(&"place");
+        assert_eq!(std::fs::read_to_string(&to).unwrap(), if placed { "new" } else { "old" });
+        assert_eq!(from.exists(), !placed);
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let (link, to) = (temporary.path().join("link"), temporary.path().join("file"));
+    std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+    assert!(place(&link, &to).is_err() && !to.exists());
 }

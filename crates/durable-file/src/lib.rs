@@ -95,15 +95,6 @@ impl Directory {
         }
     }
 
-    /// Gives a file another name, durably. What has that name already is replaced.
-    ///
-    /// # Errors
-    /// There is no such file, or it cannot be moved.
-    pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> io::Result<()> {
-        renameat(&self.0, plain(from.as_ref())?, &self.0, plain(to.as_ref())?)?;
-        self.sync()
-    }
-
     /// The names in it.
     ///
     /// # Errors
@@ -140,6 +131,21 @@ impl Directory {
 pub fn put(path: &Path, mode: u32, bytes: &[u8], existing: Existing) -> io::Result<()> {
     let (directory, name) = Directory::of(path)?;
     directory.put(name, mode, bytes, existing)
+}
+
+/// Gives a finished file, which others made, its name: in any directory of the same file system, in the place of what has that name
+/// already. What is in it is durable before the name is, and both are when this returns.
+///
+/// # Errors
+/// There is no such file, it is a link, or it cannot be moved.
+pub fn place(from: &Path, to: &Path) -> io::Result<()> {
+    let ((old, from), (new, to)) = (Directory::of(from)?, Directory::of(to)?);
+    old.open_file(from, Links::Refused)?.sync_all()?;
+    step("sync")?;
+    renameat(&old.0, from, &new.0, plain(to)?)?;
+    step("place")?;
+    new.sync()?;
+    step("sync the directory")
 }
 
 /// Removes the file at `path`, durably. Whether there was one.

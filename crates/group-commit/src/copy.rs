@@ -7,12 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use latchkey_durable_file::place;
 use redb::backends::FileBackend;
 use redb::{Database, ReadTransaction, ReadableTable};
 
 use crate::CopyError;
 use crate::file::definition;
-use crate::lock::{beside, sync_directory};
+use crate::lock::beside;
 
 /// What the file held at one moment. Writes go on meanwhile; what they replace stays in the file as long as this is there.
 pub struct Moment {
@@ -67,7 +68,7 @@ impl Drop for Writing<'_> {
 fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) -> Result<(), CopyError> {
     let _one = Writing::to(path)?;
     let unfinished = beside(path, ".unfinished");
-    // What a copy left that did not end.
+    // What a copy left that did not end. redb reads what it writes, and a `Turn` of `latchkey-durable-file` is for writing alone.
     if let Err(error) = fs::remove_file(&unfinished)
         && error.kind() != std::io::ErrorKind::NotFound
     {
@@ -77,8 +78,7 @@ fn copy(from: &ReadTransaction, tables: &'static [&'static str], path: &Path) ->
     let file = options.map_err(CopyError::io("make", &unfinished))?;
     let copied = fill(from, tables, file)
         .map_err(|error| CopyError::Storage(error.to_string()))
-        .and_then(|()| fs::rename(&unfinished, path).map_err(CopyError::io("write", path)))
-        .and_then(|()| sync_directory(path).map_err(CopyError::io("sync the directory of", path)));
+        .and_then(|()| place(&unfinished, path).map_err(CopyError::io("write", path)));
     if copied.is_err() {
         drop(fs::remove_file(&unfinished)); // what went wrong before is what the caller wants to know
     }

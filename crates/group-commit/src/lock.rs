@@ -41,12 +41,3 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.push(ending);
     name.into()
 }
-
-/// Makes the name of a file in a directory as durable as the file is.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    File::open(directory)?.sync_all()
-}

@@ -113,19 +113,7 @@ impl KubernetesStore {
     /// As [`Self::open`].
     pub fn open_with(kubeconfig: &Path, timing: Timing) -> Result<Self, StoreError> {
         let connection = Connection::open(kubeconfig).map_err(of_api)?;
-        let shared = Arc::new(Shared {
-            client: connection.client(),
-            cache: Mutex::default(),
-            documents: Mutex::default(),
-            claims: ClaimsSeen::new(timing.stale_claim),
-            statuses: Statuses::default(),
-            refusals: Refusals::default(),
-            requests: RequestWatch::default(),
-            heard: Mutex::default(),
-            more_heard: Condvar::new(),
-            on_records: Mutex::default(),
-            on_documents: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::of(connection.client(), timing.stale_claim));
         let mut following = vec![connection.handle().spawn(watch::follow_records(Arc::clone(&shared)))];
         for name in FOLLOWED {
             following.push(connection.handle().spawn(watch::follow_document(Arc::clone(&shared), name)));
@@ -206,6 +194,23 @@ impl Drop for KubernetesStore {
 }
 
 impl Shared {
+    /// What nothing has filled yet.
+    pub(crate) fn of(client: Client, stale_claim: Duration) -> Self {
+        Self {
+            client,
+            cache: Mutex::default(),
+            documents: Mutex::default(),
+            claims: ClaimsSeen::new(stale_claim),
+            statuses: Statuses::default(),
+            refusals: Refusals::default(),
+            requests: RequestWatch::default(),
+            heard: Mutex::default(),
+            more_heard: Condvar::new(),
+            on_records: Mutex::default(),
+            on_documents: Mutex::default(),
+        }
+    }
+
     pub(crate) fn cache(&self) -> MutexGuard<'_, Cache> {
         lock(&self.cache)
     }

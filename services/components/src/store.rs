@@ -21,7 +21,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use latchkey_durable_file::{Existing, put};
+use latchkey_durable_file::{Directory, Existing, place, put};
 use latchkey_kubernetes::fetch::{Content, Fetcher, Limits, Origin, contents, is_lost, is_right, unpack};
 use latchkey_kubernetes::{Component, ComponentList, Download, Install, Role, Roles, Sha256};
 use ring::digest::{Context, SHA256};
@@ -231,16 +231,15 @@ fn take_out(
     remove(&unpacked).and_then(|()| fs::create_dir(&unpacked)).map_err(at(&unpacked))?;
     for one in unpack(component, archive, &unpacked)? {
         let program = programs.join(one.to.name());
-        let place = || {
+        let placed = || {
             let file = File::open(&one.path)?;
             file.set_permissions(Permissions::from_mode(0o755))?;
-            file.sync_all()?;
             if fs::symlink_metadata(&program).is_ok_and(|there| there.is_dir()) {
                 fs::remove_dir_all(&program)?;
             }
-            fs::rename(&one.path, &program)
+            place(&one.path, &program)
         };
-        place().map_err(at(&program))?;
+        placed().map_err(at(&program))?;
     }
     remove(&unpacked).map_err(at(&unpacked))
 }
@@ -314,5 +313,5 @@ fn write(directory: &Path, name: &str, text: &[u8]) -> Result<(), ComponentsErro
 }
 
 fn sync(directory: &Path) -> Result<(), ComponentsError> {
-    File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))
+    Directory::open(directory).and_then(|opened| opened.sync()).map_err(at(directory))
 }

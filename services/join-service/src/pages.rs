@@ -107,7 +107,7 @@ impl Admin for Pages {
         let snapshot = self.current.snapshot();
         let waiting = snapshot.own.cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
         let uncounted = snapshot.own.cluster.as_ref().is_some_and(|cluster| cluster.denials.is_none()).then(|| {
-            "denials-not-counted: a denial that gets lost is not missed: once all services are of this release, run `latchkey upgrade store`"
+            "denial-count-missing: a denial that gets lost is not missed: once all services are of this release, run `latchkey upgrade store`"
                 .to_owned()
         });
         // They cost the machines that they name; the others are served.

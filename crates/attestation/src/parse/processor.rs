@@ -178,7 +178,7 @@ impl AzureHclEvidence {
     /// What the paravisor left in its TPM, whole.
     ///
     /// # Errors
-    /// `snp-hcl-report-malformed`; `evidence-malformed` when the claims are longer than the wire allows.
+    /// `snp-hcl-report-of-tdx`, `snp-hcl-report-malformed`; `evidence-malformed` when the claims are longer than the wire allows.
     pub fn from_nv(content: &[u8]) -> Result<Self, Refusal> {
         let HclReport { report, claims } = HclReport::parse(content)?;
         Self::new(SnpEvidence::new(report.to_vec(), None)?, claims.to_vec())

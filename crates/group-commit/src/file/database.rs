@@ -1,18 +1,19 @@
 //! The database: redb's file, which gets the log's groups from time to time.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use latchkey_durable_file::place;
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use rustix::fs::{Advice, fadvise};
 
 use super::Reader;
 use crate::OpenError;
-use crate::lock::{beside, sync_directory};
+use crate::lock::beside;
 use crate::log::{Key, Logged};
 
 /// redb's cache. Entries are read once, when the file is opened; what is left is the inner pages of trees.
@@ -57,8 +58,7 @@ fn make_new(path: &Path, make: &Make) -> Result<(), OpenError> {
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&unfinished);
     let file = options.map_err(OpenError::io("make", &unfinished))?;
     drop(make(file).map_err(refused(path))?);
-    fs::rename(&unfinished, path).map_err(OpenError::io("make", path))?;
-    sync_directory(path).map_err(OpenError::io("sync the directory of", path))
+    place(&unfinished, path).map_err(OpenError::io("make", path))
 }
 
 fn refused(path: &Path) -> impl Fn(DatabaseError) -> OpenError {

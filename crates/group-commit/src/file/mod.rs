@@ -12,12 +12,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use latchkey_durable_file::sync_directory_of;
 use redb::{Database, ReadableDatabase};
 
 pub(crate) use database::definition;
 use database::{Make, State};
 
-use crate::lock::{Lock, sync_directory};
+use crate::lock::Lock;
 use crate::log::{self, Disk, Log, Place, Scan};
 use crate::{Change, Moment, OpenError, WriteError};
 
@@ -180,7 +181,7 @@ fn take_over(
     });
     let log = made.map_err(OpenError::io("make", place.path()))?;
     // Its name must be as durable as what is said about it.
-    sync_directory(path).map_err(OpenError::io("sync the directory of", path))?;
+    sync_directory_of(path).map_err(OpenError::io("sync the directory of", path))?;
     let state = State { groups: log.last(), log: Some((log.key(), true)) };
     let changes = scan.iter().flat_map(Scan::changes);
     database::write(database, tables, changes, state).map_err(OpenError::written(path))?;

@@ -1,10 +1,12 @@
-//! A file on its way: under another name, locked, and hashed as it comes.
+//! A file on its way: under another name, locked, and hashed as it comes. It is no `Turn` of `latchkey-durable-file`: that removes what a
+//! crash left, and this goes on with it.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use latchkey_durable_file::place;
 use ring::digest::{Context, SHA256};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -159,9 +161,7 @@ impl<'a> Part<'a> {
         let failed = at(&self.path);
         let publish = || {
             self.file.set_permissions(Permissions::from_mode(0o644))?;
-            self.file.sync_all()?;
-            fs::rename(&self.path, target)?;
-            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+            place(&self.path, target)
         };
         publish().map_err(failed)
     }

@@ -133,7 +133,33 @@ fn a_machine_that_is_shut_out_is_refused() {
     let machine = Machine::new(1);
     let rig = Rig::new(&[&machine]);
     rig.rules(&rule(10));
-    std::fs::write(rig.path("enrol").join("denied").join(machine.ek().to_string()), "").unwrap();
+    fs::write(rig.path("enrol").join("denied").join(machine.ek().to_string()), "").unwrap();
     let service = rig.start();
     assert_eq!(service.enrol(&machine, None).unwrap_err().code(), "enrol-denied");
+}
+
+/// Whom it shut out is not known any more: nobody is let in for that, and nothing says that there was nobody.
+#[test]
+fn places_that_are_gone_are_not_made_anew_and_what_was_in_them_counts_until_the_service_ends() {
+    let (denied, other) = (Machine::new(1), Machine::new(2));
+    let rig = Rig::new(&[&denied, &other]);
+    rig.rules(&rule(10));
+    let places = ["denied", "invitations", "held", "admitted"].map(|name| rig.path("enrol").join(name));
+    fs::write(places[0].join(denied.ek().to_string()), "").unwrap();
+    let mut service = rig.start();
+    fs::remove_dir_all(&places[0]).unwrap();
+    service.next_line(&["Configuration cannot be used", "denials", "cluster-place-missing"]);
+    assert_eq!(service.enrol(&denied, None).unwrap_err().code(), "enrol-denied");
+    enrolled(service.enrol(&other, None).unwrap());
+    service.kill();
+    fs::create_dir(&places[0]).unwrap();
+    for place in &places {
+        fs::remove_dir_all(place).unwrap();
+        let ended = latchkey_test_support::output(&mut rig.command()).unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert!(said.contains("cluster-place-missing") && said.contains(&*place.to_string_lossy()), "{said}");
+        assert!(!place.exists(), "it was made anew");
+        fs::create_dir(place).unwrap();
+    }
 }

@@ -95,7 +95,7 @@ impl Rig {
         self.files.path().join(name)
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let url = |of| self.centre.url(of);
         let config = json!({
             "schema": 1, "listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "directory": "enrol",

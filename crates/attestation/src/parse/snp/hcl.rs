@@ -41,7 +41,8 @@ impl<'a> HclReport<'a> {
     /// Reads the index's content; what stands behind the claims is left alone.
     ///
     /// # Errors
-    /// `snp-hcl-report-malformed`: other or too few bytes, or what is no SEV-SNP report with claims hashed by SHA-256.
+    /// `snp-hcl-report-of-tdx`: the report is one of Intel TDX. `snp-hcl-report-malformed`: other or too few bytes, or what is no
+    /// SEV-SNP report with claims hashed by SHA-256.
     pub fn parse(content: &'a [u8]) -> Result<Self, Refusal> {
         let refuse = |detail: String| Err(Refusal::new(ReasonCode::SnpHclReportMalformed, detail));
         let number = |at: usize| {
@@ -57,6 +58,10 @@ impl<'a> HclReport<'a> {
             other => return refuse(format!("its data are of version {other:?}, expected 1 or 2")),
         };
         let (kind, hash) = (number(DATA + 8), number(DATA + 12));
+        if kind == Some(TDX) {
+            let detail = "report type 4 (Intel TDX), expected 2 (SEV-SNP)";
+            return Err(Refusal::new(ReasonCode::SnpHclReportOfTdx, detail));
+        }
         if kind != Some(SNP) || hash != Some(SHA_256) {
             return refuse(format!("report type {kind:?}, hash type {hash:?}; expected 2 (SEV-SNP) and 1 (SHA-256)"));
         }
@@ -123,6 +128,7 @@ fn keys<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Key>, D
 const HEADER: usize = 32;
 const DATA: usize = HEADER + SnpReport::SIZE;
 const SNP: u32 = 2;
+const TDX: u32 = 4;
 const SHA_256: u32 = 1;
 /// There are two today.
 #[cfg(feature = "processors")]

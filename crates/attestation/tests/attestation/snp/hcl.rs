@@ -285,11 +285,24 @@ fn what_the_paravisor_left_is_read_and_nothing_else() {
             assert_eq!(refusal.code(), ReasonCode::SnpHclReportMalformed, "{length}");
         }
         // Signature, version of the data, types of report and hash, size of the claims.
-        for (at, value) in [(0, 0), (1220, 9), (1224, 4), (1228, 2), (1235, 1), (1234, 1)] {
+        for (at, value) in [(0, 0), (1220, 9), (1224, 3), (1228, 2), (1235, 1), (1234, 1)] {
             let mut wrong = whole.clone();
             wrong[at] = value;
             let refusal = HclReport::parse(&wrong).unwrap_err();
             assert_eq!(refusal.code(), ReasonCode::SnpHclReportMalformed, "{at}");
         }
     }
+}
+
+/// A report of TDX is 1024 bytes, in the same place; the rest is as with SEV-SNP.
+#[test]
+fn a_machine_with_tdx_is_told_that_it_is_one() {
+    let mut report = [0; 1184];
+    report[0] = 0x81;
+    let mut content = content(&report, &claims(&[("HCLAkPub", &[0xc5; 256])]), 1);
+    content[1224] = 4;
+    let refusal = HclReport::parse(&content).unwrap_err();
+    assert_eq!(refusal.code(), ReasonCode::SnpHclReportOfTdx);
+    assert!(refusal.detail().contains("Intel TDX"), "{}", refusal.detail());
+    assert_eq!(AzureHclEvidence::from_nv(&content).unwrap_err().code(), ReasonCode::SnpHclReportOfTdx);
 }

@@ -150,13 +150,13 @@ fn a_service_of_a_cluster_that_counts_no_denials_yet_goes_on_and_says_so() {
     let mut service = rig.start();
     service.join(&node, DISK, "worker-1").unwrap();
     let (status, page) = service.page("/healthz");
-    assert!(status.contains("200") && page.contains("denials-not-counted"), "{status} {page}");
+    assert!(status.contains("200") && page.contains("denial-count-missing"), "{status} {page}");
     rig.directory.deny(&node.ek(), "").unwrap();
     service.next_line(&["Configuration reloaded", "denials"]);
     assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "machine-denied");
     assert!(rig.directory.count_anew(1).unwrap());
     service.next_line(&["Configuration reloaded", "cluster"]);
-    assert!(!service.page("/healthz").1.contains("denials-not-counted"));
+    assert!(!service.page("/healthz").1.contains("denial-count-missing"));
 }
 
 /// A command that put a manifest in force was stopped before its end, say.
