@@ -8,7 +8,7 @@ use latchkey_keys::{ClusterId, Uuid};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::api_server::{ApiServer, StoreNote};
+use crate::api_server::{ApiServer, Kubeconfig, StoreNote};
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::documents::Documents;
@@ -16,6 +16,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::block_on;
 use crate::seen::Seen;
+use crate::stock::Stock;
 
 /// What the operator's commands about machines need of a store.
 pub(crate) trait Machines {
@@ -81,13 +82,19 @@ pub(crate) fn open(arguments: &Arguments) -> Result<Box<dyn Store>, CommandError
 
 /// The same, if it is an API server.
 pub(crate) fn api_server(arguments: &Arguments) -> Result<Option<ApiServer>, CommandError> {
-    let kubeconfig = match (arguments.path("cluster"), arguments.path("kubeconfig")) {
-        (None, Some(kubeconfig)) => Some(kubeconfig.to_owned()),
-        (Some(directory), None) => StoreNote::kubeconfig(directory)?,
+    let stock = || Stock::from_arguments(arguments);
+    let (stock, kubeconfig) = match (arguments.path("cluster"), arguments.path("kubeconfig")) {
+        (None, Some(kubeconfig)) => (stock(), Kubeconfig::said(kubeconfig)),
+        (Some(directory), None) => {
+            let Some(noted) = StoreNote::kubeconfig(directory)? else { return Ok(None) };
+            let stock = stock();
+            let kubeconfig = Kubeconfig::of_directory(&stock, &noted)?;
+            (stock, kubeconfig)
+        }
         (None, None) => return Err(CommandError::usage("--cluster or --kubeconfig is missing")),
         (Some(_), Some(_)) => return Err(CommandError::usage("--cluster and --kubeconfig exclude each other")),
     };
-    kubeconfig.map(|kubeconfig| ApiServer::connect(arguments, &kubeconfig)).transpose()
+    ApiServer::connect(&stock, kubeconfig).map(Some)
 }
 
 impl Machines for ClusterDir {

@@ -129,8 +129,13 @@ impl ClusterDir {
         // Not as the directory's owner: root's earlier runs made it for root alone. It is locked, and nothing else.
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        // Whatever its name is of by now, nobody is waited for.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        options.custom_flags(flags.bits().cast_signed());
         let file = options.open(&path).map_err(|error| failed(&error))?;
+        if !file.metadata().map_err(|error| failed(&error))?.is_file() {
+            return Err(failed(&std::io::Error::other("it is no regular file")));
+        }
         match file.try_lock() {
             Ok(()) => Ok(Held(file)),
             Err(TryLockError::WouldBlock) => {

@@ -23,6 +23,7 @@ mod measure;
 mod measure_log;
 mod modules;
 mod nodes;
+mod others_directory;
 mod output;
 mod real_tpm;
 mod reference;

@@ -5,7 +5,7 @@
 use crate::support;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::support::command::Ran;
 use crate::support::node::FakeNode;
@@ -49,42 +49,6 @@ fn a_machine_that_waits_is_listed_with_its_tpm_and_admitted_by_it() {
     let rule = rules.of(&other.ek()).pinned.unwrap();
     assert_eq!((rule.role, rule.name.as_ref().unwrap().as_str()), (RoleRule::Worker, "edge-2"));
     assert!(store.pending().unwrap().is_empty());
-}
-
-/// What a service's user puts in root's way: here another name of a file of root's, which was given to him once.
-#[test]
-fn in_a_directory_of_the_services_root_gives_nothing_away_and_leaves_nothing_of_its_own() {
-    const SERVICE: u32 = 4711;
-    if !rustix::process::geteuid().is_root() {
-        latchkey_test_support::skip("only root can give directories away");
-        return;
-    }
-    let (operator, ..) = founded();
-    let owner = |name: &str| fs::metadata(operator.path(name)).unwrap().uid();
-    let give = |name: &str| chown(operator.path(name), Some(SERVICE), Some(SERVICE)).unwrap();
-    for name in ["plant", "plant/nodes", "plant/denied", "plant/enrolment.json"] {
-        give(name);
-    }
-    fs::set_permissions(operator.path("."), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::write(operator.path("victim"), "root's").unwrap();
-    fs::remove_file(operator.path("plant/.lock")).unwrap();
-    fs::hard_link(operator.path("victim"), operator.path("plant/.lock")).unwrap();
-    let admit = || node(&operator, &["admit", &"ab".repeat(32), "--name", "edge-9"]);
-    assert_eq!(error_code(&admit().failed(1)), "directory-unusable");
-    assert_eq!(owner("victim"), 0);
-    fs::remove_file(operator.path("plant/.lock")).unwrap();
-    admit().succeeded();
-    assert_eq!((owner("plant/.lock"), owner("plant/enrolment.json")), (SERVICE, SERVICE));
-}
-
-/// The lock of `latchkey init` is opened as root: a link there would make or hold a file wherever it leads.
-#[test]
-fn an_init_follows_no_link_that_has_the_name_of_its_lock() {
-    let (operator, first) = Operator::with_node();
-    fs::create_dir(operator.path("plant")).unwrap();
-    std::os::unix::fs::symlink(operator.path("elsewhere"), operator.path("plant/init.lock")).unwrap();
-    assert_eq!(error_code(&operator.init(&first, &["--output", "json"]).failed(1)), "directory-lock");
-    assert!(!operator.path("elsewhere").exists());
 }
 
 #[test]
