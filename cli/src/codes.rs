@@ -45,6 +45,9 @@ reason_codes! {
         /// The machine has a record of its own.
         MachineOnRecord = "machine-on-record":
             "remove the record with `latchkey node remove`, if the machine is to have another";
+        /// A machine is to have the name of another one on record.
+        NameTaken = "name-on-record":
+            "give it another name, or remove the other machine first with `latchkey node remove`";
         /// The join service of this machine was not told of a denial.
         ServiceNotTold = "service-not-told":
             "run the command as root on the machine of the join service, and see that it runs and that its configuration has a `denial_socket`";

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, ReleaseError,
-    ReleaseRefusal, RoleRule, StoreError,
+    ClusterFile, ClusterStore, Denials, DiskRelease, NodeRecord, NotDenied, PendingRecord, PinnedRule, ReleaseError,
+    ReleaseRefusal, StoreError,
 };
 use latchkey_keys::{KeyVersion, Uuid};
 
@@ -22,6 +22,8 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::machines::Removed;
+use crate::nodes::Admission;
 use crate::owner::as_owner_of;
 use crate::seen::Seen;
 use crate::store_error::unusable;
@@ -217,20 +219,22 @@ impl ClusterDir {
     }
 
     /// Gives a TPM that is not shut out a rule of its own.
-    pub(crate) fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+    pub(crate) fn admit(&self, of: &NotDenied, said: &Admission) -> Result<PinnedRule, CommandError> {
         self.as_owner(|| {
-            let ek = of.ek();
             let mut writer = self.0.writer().map_err(unusable)?;
             let mut rules = self.0.enrolment().map_err(unusable)?;
-            rules.admit(ek, role, name);
+            let rule = said.write_into(&mut rules, of);
             writer.write_enrolment(&rules).map_err(unusable)?;
-            writer.forget_pending(&ek).map_err(unusable)
+            writer.forget_pending(&of.ek()).map_err(unusable)?;
+            Ok(rule)
         })
     }
 
-    /// Removes a machine's record and rule; whether there was one of them.
-    pub(crate) fn remove(&self, ek: EkDigest) -> Result<bool, CommandError> {
+    /// Removes a machine's record and rule, if there is one of them.
+    pub(crate) fn remove(&self, ek: EkDigest) -> Result<Option<Removed>, CommandError> {
         self.as_owner(|| {
+            // Before anything is removed: who cannot say it afterwards says what is not so.
+            let denied = self.0.denials().map_err(unusable)?.has(&ek);
             let mut writer = self.0.writer().map_err(unusable)?;
             let mut rules = self.0.enrolment().map_err(unusable)?;
             // The rule first: a machine that asks in between is not let in again.
@@ -238,7 +242,8 @@ impl ClusterDir {
             if had_rule {
                 writer.write_enrolment(&rules).map_err(unusable)?;
             }
-            Ok(writer.remove(&ek).map_err(unusable)? || had_rule)
+            let is_removed = writer.remove(&ek).map_err(unusable)? || had_rule;
+            Ok(is_removed.then_some(Removed { denied }))
         })
     }
 

@@ -275,3 +275,67 @@ fn the_words_of_a_digest_name_its_machine_too_and_are_shown_beside_it() {
     assert!(several.out.contains(&words) && several.out.contains(&first.ek().to_string()), "{}", several.out);
     node(&operator, &["show", &first.ek().to_string()[..8]]).succeeded();
 }
+
+/// Who is admitted anew, for another name or after a mistake, stays what it is.
+#[test]
+fn a_role_that_is_not_said_stays_and_the_rule_is_told_as_it_is_written() {
+    let (operator, first, store) = founded();
+    let other = "ab".repeat(32);
+    let admit = |more: &[&str]| node(&operator, &[&["admit"], more].concat()).succeeded().json();
+    let role = |digest: &str| {
+        let ek = latchkey_attestation::EkDigest::from_hex(digest).unwrap();
+        store.enrolment().unwrap().of(&ek).pinned.unwrap().role
+    };
+    assert_eq!(admit(&[&other])["role"], "worker");
+    admit(&[&other, "--role", "control-plane", "--name", "edge-2"]);
+    let again = admit(&[&other]);
+    assert_eq!((&again["role"], &again["name"]), (&json!("control-plane"), &json!("edge-2")));
+    assert_eq!(role(&other), RoleRule::ControlPlane);
+    assert_eq!(admit(&[&other, "--role", "worker"])["role"], "worker");
+    assert_eq!(role(&other), RoleRule::Worker);
+    // Without a rule its record says it: the first machine is a control plane.
+    assert_eq!(admit(&["edge-1"])["role"], "control-plane");
+    assert_eq!(role(&first.ek().to_string()), RoleRule::ControlPlane);
+    // A rule that let nobody in says no role.
+    let mut rules = store.enrolment().unwrap();
+    let third = latchkey_attestation::EkDigest::from_hex(&"cd".repeat(32)).unwrap();
+    rules.admit(third, RoleRule::Refuse, None);
+    store.write_enrolment(&rules).unwrap();
+    assert_eq!(admit(&[&third.to_string()])["role"], "worker");
+    // The name of another machine would let it in never.
+    let taken = node(&operator, &["admit", &other, "--name", "edge-1"]).failed(2);
+    assert_eq!(error_code(&taken), "name-on-record");
+    assert_eq!(admit(&[&other])["name"], "edge-2");
+    assert_eq!(admit(&["edge-1", "--name", "edge-1"])["name"], "edge-1", "its own");
+}
+
+/// The denial is in force, and an operator who reads that it failed looks for another way.
+#[test]
+fn a_denial_that_cannot_be_counted_is_reported_as_one_that_is_in_force() {
+    let (operator, first, store) = founded();
+    fs::write(operator.path("plant/cluster.json"), "{").unwrap();
+    let ran = node(&operator, &["deny", "edge-1"]).failed(1);
+    let denied = ran.json();
+    assert_eq!((&denied["denied"], &denied["half_done"]), (&json!(true), &json!("denial-not-counted")), "{denied}");
+    assert!(ran.err.contains("cluster.json"), "{}", ran.err);
+    assert!(store.denials().unwrap().has(&first.ek()));
+}
+
+/// What cannot be read may begin alike.
+#[test]
+fn a_beginning_names_nobody_while_records_or_denials_cannot_be_read() {
+    let (operator, first, _) = founded();
+    let whole = first.ek().to_string();
+    for damaged in [format!("plant/nodes/{}.json", "ab".repeat(32)), "plant/denied/AB12".to_owned()] {
+        node(&operator, &["show", &whole[..8]]).succeeded();
+        fs::write(operator.path(&damaged), "{").unwrap();
+        for named in [&whole[..8], &whole[..63], &first.ek().words().to_string()] {
+            let ran = node(&operator, &["show", named]).failed(2);
+            assert!(ran.out.contains("not all records and denials can be read"), "{}", ran.out);
+        }
+        for named in [whole.as_str(), "edge-1"] {
+            node(&operator, &["show", named]).succeeded();
+        }
+        fs::remove_file(operator.path(&damaged)).unwrap();
+    }
+}
