@@ -105,7 +105,9 @@ impl ApiServer {
             self.put_document(&ConfigMap::new(name)).await?;
         }
         for _ in 0..TRIES {
-            let Some((mut map, cluster)) = self.cluster_document().await? else { return Ok(true) };
+            let Some((mut map, cluster)) = self.cluster_document().await? else {
+                return Err(self.is_gone(CLUSTER_MAP));
+            };
             if let Some(counted) = cluster.denials {
                 drop(self.finished(counted).await?);
             }

@@ -74,6 +74,11 @@ impl ApiServer {
         ClusterFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
     }
 
+    /// The same, of a cluster that was founded: its document is gone where it says of none.
+    pub(crate) async fn founded(&self) -> Result<ClusterFile, CommandError> {
+        self.cluster().await?.ok_or_else(|| self.is_gone(CLUSTER_MAP))
+    }
+
     /// What a document holds that `latchkey init` or its chart makes: one that is gone was lost with what was in it.
     pub(crate) async fn data(&self, map: &str) -> Result<Data, CommandError> {
         Ok(self.known(map).await?.ok_or_else(|| self.is_gone(map))?.data)

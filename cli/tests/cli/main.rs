@@ -14,6 +14,7 @@ mod encrypted_guests;
 mod firmware;
 #[path = "../../../measurements/tests/measurements/firmware.rs"]
 mod firmware_sample;
+mod half_done;
 mod image;
 mod init;
 mod known_firmware;
