@@ -45,6 +45,9 @@ reason_codes! {
         /// The machine has a record of its own.
         MachineOnRecord = "machine-on-record":
             "remove the record with `latchkey node remove`, if the machine is to have another";
+        /// A machine is to have the name of another one on record.
+        NameTaken = "name-on-record":
+            "give it another name, or remove the other machine first with `latchkey node remove`";
         /// The join service of this machine was not told of a denial.
         ServiceNotTold = "service-not-told":
             "run the command as root on the machine of the join service, and see that it runs and that its configuration has a `denial_socket`";
@@ -64,6 +67,9 @@ reason_codes! {
         /// The API server gave no certificate for the join service.
         CertificateNotIssued = "certificate-not-issued":
             "see that kube-controller-manager runs and has the cluster's authority, and run the command again";
+        /// A file of the cluster's directory that says where the cluster is kept, or by which credentials, is not this user's alone.
+        StoreUntrusted = "store-untrusted":
+            "name the kubeconfig with --kubeconfig instead of --cluster; or give the file to the user that runs this, writable by nobody else, with all that it needs in it";
         /// Other denials are there than the operator says.
         DenialsNotConfirmed = "denials-not-confirmed":
             "look at what `latchkey upgrade store` shows without --denials, and say how many machines are shut out there";

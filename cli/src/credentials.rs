@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::api_server::{ApiServer, KUBEADM_PORT, SERVICE, StoreNote, issue};
+use crate::api_server::{ApiServer, KUBEADM_PORT, SERVICE, issue};
 use crate::arguments::Arguments;
 use crate::client_certificate::Client;
 use crate::cluster_dir::ClusterDir;
@@ -14,6 +14,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::init::authorities;
+use crate::machines;
 use crate::node::{Address, block_on};
 use crate::output::{Output, Report, Style, pairs};
 
@@ -51,16 +52,8 @@ pub(crate) fn admin(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
 }
 
 fn api_server(arguments: &Arguments) -> Result<ApiServer, CommandError> {
-    match (arguments.path("cluster"), arguments.path("kubeconfig")) {
-        (None, Some(kubeconfig)) => ApiServer::connect(arguments, kubeconfig),
-        (Some(directory), None) => ApiServer::connect(arguments, &noted(directory)?),
-        _ => Err(CommandError::usage("name one of --cluster and --kubeconfig")),
-    }
-}
-
-fn noted(directory: &Path) -> Result<std::path::PathBuf, CommandError> {
-    ClusterDir::open_lacking(directory)?;
-    StoreNote::kubeconfig(directory)?.ok_or_else(|| {
+    machines::api_server(arguments)?.ok_or_else(|| {
+        let directory = arguments.path("cluster").unwrap_or(Path::new("."));
         let what = format!("the cluster of {} is kept in that directory, not in an API server", directory.display());
         CommandError::usage(what).fix("the join service needs no kubeconfig for it")
     })

@@ -2,11 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, StdinLock};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use latchkey_durable_file::{Existing, ReadError, put, read_bounded};
+use latchkey_durable_file::{Directory, Existing, Links, ReadError, put, read_bounded, read_plain};
 use latchkey_keys::{MasterSecret, SecretVec};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use crate::codes::CommandCode;
@@ -72,6 +75,43 @@ pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, CommandError> {
         })
     };
     bytes.map(|mut bytes| std::mem::take(&mut *bytes)).map_err(|error| unreadable(path, &error))
+}
+
+/// Reads a regular file of at most `limit` bytes in a directory that may be somebody else's: nobody is waited for, as for who would
+/// write into a pipe.
+pub(crate) fn read_regular(path: &Path, limit: usize, links: Links) -> Result<Vec<u8>, CommandError> {
+    let read = || {
+        let (directory, name) = Directory::of(path)?;
+        directory.read(name, limit, links)
+    };
+    read().map(|mut bytes| std::mem::take(&mut *bytes)).map_err(|error| unreadable(path, &error.into()))
+}
+
+/// The same of a file by which something is done in this user's name, if it is there: neither a link nor a file that anybody but this
+/// user and root can have written is taken.
+pub(crate) fn read_own(path: &Path, limit: usize) -> Result<Option<Zeroizing<Vec<u8>>>, CommandError> {
+    let failed = |error: io::Error| unreadable(path, &error);
+    let (directory, name) = Directory::of(path).map_err(failed)?;
+    let file = match directory.open_file(name, Links::Refused) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => return Err(untrusted(path, "it is a link")),
+        Err(error) => return Err(failed(error)),
+    };
+    let about = file.metadata().map_err(failed)?;
+    if about.uid() != 0 && about.uid() != geteuid().as_raw() {
+        return Err(untrusted(path, &format!("it belongs to the user {}", about.uid())));
+    }
+    if about.mode() & 0o022 != 0 {
+        return Err(untrusted(path, &format!("others may write it: its mode is {:04o}", about.mode() & 0o7777)));
+    }
+    read_plain(&file, limit).map(Some).map_err(|error| failed(error.into()))
+}
+
+/// What a cluster's directory says is not acted by: whoever wrote it could have this user run his programs.
+pub(crate) fn untrusted(path: &Path, why: &str) -> CommandError {
+    let what = format!("{} is not taken for where the cluster is kept", path.display());
+    CommandError::new(Exit::Usage, CommandCode::StoreUntrusted, what).because(why)
 }
 
 /// Reads the master secret: from a file that only its owner can read, or from standard input if `path` is `-`.

@@ -48,6 +48,7 @@ mod printable;
 mod record;
 mod recover;
 mod reference;
+mod sealed;
 mod secret;
 mod seen;
 mod spec;

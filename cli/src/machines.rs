@@ -1,21 +1,21 @@
 //! The machines of a cluster, wherever they are on record: in its directory, or in its API server.
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{
-    Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, ReleaseRefusal, RoleRule,
-};
+use latchkey_cluster_store::{Denials, DiskRelease, NodeRecord, NotDenied, PendingRecord, PinnedRule, ReleaseRefusal};
 use latchkey_keys::{ClusterId, Uuid};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::api_server::{ApiServer, DenialMaps as _, StoreNote};
+use crate::api_server::{ApiServer, DenialMaps as _, Kubeconfig, StoreNote};
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::documents::Documents;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::block_on;
+use crate::nodes::Admission;
 use crate::seen::Seen;
+use crate::stock::Stock;
 
 /// What the operator's commands about machines need of a store.
 pub(crate) trait Machines {
@@ -48,8 +48,8 @@ pub(crate) trait Machines {
             other => CommandError::new(Exit::Failed, other.code(), other.to_string()),
         })
     }
-    /// Gives a TPM that is not shut out a rule of its own.
-    fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError>;
+    /// Gives a TPM that is not shut out a rule of its own, and says which.
+    fn admit(&self, of: &NotDenied, said: &Admission) -> Result<PinnedRule, CommandError>;
     /// The witness for this disk in this machine, by the records and denials.
     fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError>;
     /// Puts a disk on the record of another machine, because the operator says that it is there now; and the machine that it was
@@ -62,8 +62,15 @@ pub(crate) trait Machines {
         ek: EkDigest,
         change: &mut dyn FnMut(&mut NodeRecord) -> bool,
     ) -> Result<Option<NodeRecord>, CommandError>;
-    /// Removes a machine's record and rule; whether there was one of them.
-    fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError>;
+    /// Removes a machine's record and rule, if there is one of them.
+    fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<Option<Removed>, CommandError>;
+}
+
+/// A machine was removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removed {
+    /// Whether it stays shut out.
+    pub(crate) denied: bool,
 }
 
 /// Where a cluster is kept.
@@ -89,13 +96,19 @@ pub(crate) fn open_lacking(arguments: &Arguments) -> Result<Box<dyn Store>, Comm
 
 /// The store, if it is an API server.
 pub(crate) fn api_server(arguments: &Arguments) -> Result<Option<ApiServer>, CommandError> {
-    let kubeconfig = match (arguments.path("cluster"), arguments.path("kubeconfig")) {
-        (None, Some(kubeconfig)) => Some(kubeconfig.to_owned()),
-        (Some(directory), None) => StoreNote::kubeconfig(directory)?,
+    let stock = || Stock::from_arguments(arguments);
+    let (stock, kubeconfig) = match (arguments.path("cluster"), arguments.path("kubeconfig")) {
+        (None, Some(kubeconfig)) => (stock(), Kubeconfig::said(kubeconfig)),
+        (Some(directory), None) => {
+            let Some(noted) = StoreNote::kubeconfig(directory)? else { return Ok(None) };
+            let stock = stock();
+            let kubeconfig = Kubeconfig::of_directory(&stock, &noted)?;
+            (stock, kubeconfig)
+        }
         (None, None) => return Err(CommandError::usage("--cluster or --kubeconfig is missing")),
         (Some(_), Some(_)) => return Err(CommandError::usage("--cluster and --kubeconfig exclude each other")),
     };
-    kubeconfig.map(|kubeconfig| ApiServer::connect(arguments, &kubeconfig)).transpose()
+    ApiServer::connect(&stock, kubeconfig).map(Some)
 }
 
 impl Machines for ClusterDir {
@@ -135,8 +148,8 @@ impl Machines for ClusterDir {
         Self::allow(self, ek)
     }
 
-    fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
-        Self::admit(self, of, role, name)
+    fn admit(&self, of: &NotDenied, said: &Admission) -> Result<PinnedRule, CommandError> {
+        Self::admit(self, of, said)
     }
 
     fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
@@ -155,7 +168,7 @@ impl Machines for ClusterDir {
         Self::change(self, ek, change)
     }
 
-    fn remove(&self, ek: EkDigest, _: Option<&NodeRecord>) -> Result<bool, CommandError> {
+    fn remove(&self, ek: EkDigest, _: Option<&NodeRecord>) -> Result<Option<Removed>, CommandError> {
         Self::remove(self, ek)
     }
 }
@@ -197,8 +210,8 @@ impl Machines for ApiServer {
         block_on(self.take_denial_back(ek))
     }
 
-    fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
-        block_on(self.let_in(of, role, name))
+    fn admit(&self, of: &NotDenied, said: &Admission) -> Result<PinnedRule, CommandError> {
+        block_on(self.let_in(of, said))
     }
 
     fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
@@ -217,7 +230,7 @@ impl Machines for ApiServer {
         block_on(self.change_record(ek, change))
     }
 
-    fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError> {
+    fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<Option<Removed>, CommandError> {
         block_on(self.forget(ek, record))
     }
 }

@@ -100,7 +100,7 @@ enum Word {
 
 impl Word {
     fn from_arguments(arguments: &Arguments, cluster: &ClusterFile) -> Result<Self, CommandError> {
-        let is_elsewhere = StoreNote::kubeconfig(arguments.required_path("cluster")?)?.is_some();
+        let is_elsewhere = StoreNote::is_in(arguments.required_path("cluster")?);
         let needed = arguments.has("by-directory") && is_elsewhere;
         match which_machine::prefix(arguments, "ek")? {
             None if needed => Ok(Self::NotGiven),

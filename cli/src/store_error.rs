@@ -16,6 +16,7 @@ pub(crate) fn unusable(error: StoreError) -> CommandError {
         StoreError::Malformed { .. } => CommandCode::FileMalformed.into(),
         StoreError::Exists { .. } => CommandCode::ClusterExists.into(),
         StoreError::NotCounted { .. } => PlaceCode::NotCounted.into(),
+        StoreError::NotListed { .. } => PlaceCode::NotListed.into(),
         StoreError::Place { path, of } => {
             let what = format!("{} is gone, or is no directory", path.display());
             return match of {

@@ -1,22 +1,28 @@
 //! The machines on record, as objects.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::{
     CLAIM, Claimed, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, PENDING_MAP, node_object,
 };
-use latchkey_cluster_store::{Enrolment, NodeName, NodeRecord, NotDenied, PendingRecord, Role, RoleRule};
+use latchkey_cluster_store::{Enrolment, NodeRecord, NotDenied, PendingRecord, PinnedRule, Role};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::etcd::Etcd;
 use super::objects::Metadata;
-use super::{ApiServer, DenialMaps as _, KubernetesNode, Maps as _, malformed};
+use super::{ApiServer, DenialMaps as _, KubernetesNode, Maps as _, malformed, others_first};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::machines::Removed;
+use crate::nodes::Admission;
 use crate::stock::{Scope, StockCode};
 
+/// The key of [`ENROLMENT_MAP`] that has the join rules.
+const ENROLMENT_FILE: &str = "enrolment.json";
 /// How long a node's pods may take to go.
 const DRAIN: Duration = Duration::from_mins(5);
 
@@ -48,6 +54,22 @@ struct ClaimSpec {
 /// Any object of which only that it is there counts.
 #[derive(Deserialize)]
 struct Exists {}
+
+fn rules_in(data: &super::Data) -> Result<Enrolment, CommandError> {
+    let text = data.get(ENROLMENT_FILE).map(String::as_bytes).unwrap_or_default();
+    Enrolment::parse(text).map_err(|error| malformed(ENROLMENT_MAP, &error))
+}
+
+/// There is an object of this name among the records, and no record in it.
+fn not_readable(ek: EkDigest) -> CommandError {
+    let what = format!(
+        "attestednodes/{ek} cannot be read as a record: what must be done before its machine goes is not known"
+    );
+    let failure = CommandError::new(Exit::Usage, CommandCode::FileMalformed, what);
+    failure.fix(
+        "correct it with kubectl edit, and run the command again; `latchkey node deny` shuts its machine out meanwhile",
+    )
+}
 
 pub(super) fn resource((_, plural): (&str, &str)) -> String {
     format!("{plural}.{GROUP}")
@@ -82,35 +104,59 @@ impl ApiServer {
         Ok(data.values().filter_map(|text| PendingRecord::parse(text.as_bytes()).ok()).collect())
     }
 
-    pub(crate) async fn let_in(
-        &self,
-        of: &NotDenied,
-        role: RoleRule,
-        name: Option<NodeName>,
-    ) -> Result<(), CommandError> {
+    pub(crate) async fn let_in(&self, of: &NotDenied, said: &Admission) -> Result<PinnedRule, CommandError> {
         let ek = of.ek();
+        let rule = RefCell::new(None);
         self.change_rules(|rules| {
-            rules.admit(ek, role, name.clone());
+            *rule.borrow_mut() = Some(said.write_into(rules, of));
             true
         })
         .await?;
         let heard = |data: &mut super::Data| Ok(data.remove(&format!("{ek}.json")).is_some());
-        self.change(PENDING_MAP, heard).await.map(drop)
+        self.change(PENDING_MAP, heard).await?;
+        rule.into_inner().ok_or_else(|| others_first(ENROLMENT_MAP))
     }
 
-    /// Shuts a machine out and forgets it: whether there was a record or a rule of it.
+    /// Shuts a machine out and forgets it, if there is anything of it. One whose record cannot be read stays as it is: what its role
+    /// demands before it goes, and which Node it is, nobody can say.
     ///
     /// The denial comes first, so that it gets no key while the rest is done and from then on; then its pods go elsewhere, then its
     /// member of etcd, the Node, what was claimed for it, and the record. Each step is one that is done already when the command is
     /// run again. A control plane goes only if the etcd of another one is there to be asked.
-    pub(crate) async fn forget(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError> {
+    pub(crate) async fn forget(
+        &self,
+        ek: EkDigest,
+        record: Option<&NodeRecord>,
+    ) -> Result<Option<Removed>, CommandError> {
+        if record.is_none() {
+            if self.kubectl().get::<Exists>(&resource(NODE), Scope::Cluster, &ek.to_string()).await?.is_some() {
+                return Err(not_readable(ek));
+            }
+            let has_rule = self.rules().await?.of(&ek).pinned.is_some();
+            if !has_rule && self.claims_of(ek).await?.is_empty() {
+                return Ok(None);
+            }
+        }
         let control_plane = record.filter(|record| record.role == Role::ControlPlane);
         let etcd = match control_plane {
             Some(record) => Some((self.etcd_beside(record).await?, record)),
             None => None,
         };
         self.shut_out(ek, "removed with `latchkey node remove`").await?;
-        let had_rule = self.change_rules(|rules| rules.forget(&ek)).await?;
+        let removed = self.remove_all(ek, record, etcd).await;
+        removed.map(|()| Some(Removed { denied: true })).map_err(|failure| {
+            failure.because("the machine is shut out by now, and not all of it is removed: the same command goes on, `latchkey node allow` takes the denial back")
+        })
+    }
+
+    /// What is left to do once it is shut out.
+    async fn remove_all(
+        &self,
+        ek: EkDigest,
+        record: Option<&NodeRecord>,
+        etcd: Option<(Etcd, &NodeRecord)>,
+    ) -> Result<(), CommandError> {
+        self.change_rules(|rules| rules.forget(&ek)).await?;
         if let Some(record) = record {
             let name = record.name.as_str();
             if let Some(node) = self.kubectl().get::<KubernetesNode>("node", Scope::Cluster, name).await? {
@@ -124,8 +170,7 @@ impl ApiServer {
         self.end_turn(ek).await?;
         // The record last: by it the machine is found when this is done again.
         self.release_claims(ek).await?;
-        self.kubectl().delete(&resource(NODE), Scope::Cluster, &ek.to_string()).await?;
-        Ok(had_rule || record.is_some())
+        Ok(self.kubectl().delete(&resource(NODE), Scope::Cluster, &ek.to_string()).await?)
     }
 
     /// Has a node's pods go elsewhere. What kubectl said of those that do not is kept: it names the pod and its budget.
@@ -142,11 +187,17 @@ impl ApiServer {
 
     /// Gives back whatever is claimed for this machine.
     pub(super) async fn release_claims(&self, ek: EkDigest) -> Result<(), CommandError> {
-        let claims: Vec<ClaimObject> = self.kubectl().list(&resource(CLAIM), Scope::Cluster).await?;
-        for claim in claims.iter().filter(|claim| claim.spec.ek_sha256 == ek.to_string()) {
-            self.kubectl().delete(&resource(CLAIM), Scope::Cluster, &claim.metadata.name).await?;
+        for claim in self.claims_of(ek).await? {
+            self.kubectl().delete(&resource(CLAIM), Scope::Cluster, &claim).await?;
         }
         Ok(())
+    }
+
+    /// The names of what is claimed for this machine.
+    async fn claims_of(&self, ek: EkDigest) -> Result<Vec<String>, CommandError> {
+        let claims: Vec<ClaimObject> = self.kubectl().list(&resource(CLAIM), Scope::Cluster).await?;
+        let own = claims.into_iter().filter(|claim| claim.spec.ek_sha256 == ek.to_string());
+        Ok(own.map(|claim| claim.metadata.name).collect())
     }
 
     /// Puts a record there with what it claims, unless the machine has one.
@@ -184,19 +235,21 @@ impl ApiServer {
         }
     }
 
+    async fn rules(&self) -> Result<Enrolment, CommandError> {
+        rules_in(&self.data(ENROLMENT_MAP).await?)
+    }
+
     /// Changes the join rules; `change` says whether it did.
     async fn change_rules(&self, change: impl Fn(&mut Enrolment) -> bool) -> Result<bool, CommandError> {
-        const FILE: &str = "enrolment.json";
         let changed = |data: &mut super::Data| {
-            let text = data.get(FILE).map(String::as_bytes).unwrap_or_default();
-            let mut rules = Enrolment::parse(text).map_err(|error| malformed(ENROLMENT_MAP, &error))?;
+            let mut rules = rules_in(data)?;
             if !change(&mut rules) {
                 return Ok(false);
             }
             let text = serde_json::to_string_pretty(&rules).unwrap_or_default();
             // What the join service would not take is not written.
             Enrolment::parse(text.as_bytes()).map_err(|error| malformed(ENROLMENT_MAP, &error))?;
-            data.insert(FILE.to_owned(), text);
+            data.insert(ENROLMENT_FILE.to_owned(), text);
             Ok(true)
         };
         self.change(ENROLMENT_MAP, changed).await

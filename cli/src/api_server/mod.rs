@@ -8,6 +8,7 @@ mod credentials;
 mod denials;
 mod documents;
 mod etcd;
+mod kubeconfig;
 mod machines;
 mod maps;
 mod note;
@@ -20,7 +21,6 @@ use std::path::Path;
 use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE};
 use latchkey_cluster_store::{ClusterFile, ContentError};
 
-use crate::arguments::Arguments;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -30,6 +30,7 @@ use crate::store_error::place_missing;
 
 pub(crate) use credentials::{KUBEADM_PORT, Reach, SERVICE, issue, kubeconfig, reached_at};
 pub(crate) use denials::DenialMaps;
+pub(crate) use kubeconfig::Kubeconfig;
 pub(crate) use maps::Maps;
 pub(crate) use note::StoreNote;
 pub(crate) use objects::{ConfigMap, Data};
@@ -45,18 +46,20 @@ const TRIES: usize = 8;
 pub(crate) struct ApiServer {
     kubectl: Kubectl,
     shown: String,
+    /// What kubectl reads is there as long as this is.
+    _kubeconfig: Option<Kubeconfig>,
 }
 
 impl ApiServer {
     pub(crate) fn new(kubectl: Kubectl, kubeconfig: &Path) -> Self {
-        Self { kubectl, shown: kubeconfig.display().to_string() }
+        Self { kubectl, shown: kubeconfig.display().to_string(), _kubeconfig: None }
     }
 
     /// By this kubeconfig; that it answers is asked now.
-    pub(crate) fn connect(arguments: &Arguments, kubeconfig: &Path) -> Result<Self, CommandError> {
-        let stock = Stock::from_arguments(arguments);
-        let kubectl = node::block_on(async { Ok(stock.kubectl(kubeconfig).await?) })?;
-        Ok(Self::new(kubectl, kubeconfig))
+    pub(crate) fn connect(stock: &Stock, kubeconfig: Kubeconfig) -> Result<Self, CommandError> {
+        let kubectl = node::block_on(async { Ok(stock.kubectl(&kubeconfig.path()).await?) })?;
+        let api = Self::new(kubectl, kubeconfig.named());
+        Ok(Self { _kubeconfig: Some(kubeconfig), ..api })
     }
 
     pub(crate) fn kubectl(&self) -> &Kubectl {
@@ -72,6 +75,11 @@ impl ApiServer {
     pub(crate) async fn cluster(&self) -> Result<Option<ClusterFile>, CommandError> {
         let Some(text) = self.data_if_any(CLUSTER_MAP).await?.remove(CLUSTER_FILE) else { return Ok(None) };
         ClusterFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
+    }
+
+    /// The same, of a cluster that was founded: its document is gone where it says of none.
+    pub(crate) async fn founded(&self) -> Result<ClusterFile, CommandError> {
+        self.cluster().await?.ok_or_else(|| self.is_gone(CLUSTER_MAP))
     }
 
     /// What a document holds; nothing if it is not there.

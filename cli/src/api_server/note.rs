@@ -40,19 +40,22 @@ impl StoreNote {
         directory.write(STORE, format!("{text}\n").as_bytes(), Readers::Anyone)
     }
 
-    /// The kubeconfig of the cluster's store, `None` if that is the directory itself.
+    /// Whether there is one, whatever it says.
+    pub(crate) fn is_in(directory: &Path) -> bool {
+        directory.join(STORE).exists()
+    }
+
+    /// The kubeconfig of the cluster's store, `None` if that is the directory itself. Programs are run by it: who may have written the
+    /// note is asked here, and of the kubeconfig in [`Kubeconfig::of_directory`](super::Kubeconfig::of_directory).
     pub(crate) fn kubeconfig(directory: &Path) -> Result<Option<PathBuf>, CommandError> {
         let path = directory.join(STORE);
-        if !path.exists() {
-            return Ok(None);
-        }
+        let Some(text) = files::read_own(&path, MAX)? else { return Ok(None) };
         let unusable = |why: String| {
             let what = format!("{} cannot be used", path.display());
             let failure = CommandError::new(Exit::Usage, CommandCode::FileMalformed, what).because(why);
             failure.fix("name the kubeconfig of the cluster with --kubeconfig instead of --cluster")
         };
-        let note: Self =
-            serde_json::from_slice(&files::read(&path, MAX)?).map_err(|error| unusable(error.to_string()))?;
+        let note: Self = serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
         if note.version != VERSION {
             return Err(unusable(format!("`version` is {}, expected {VERSION}", note.version)));
         }

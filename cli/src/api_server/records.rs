@@ -103,7 +103,7 @@ impl ApiServer {
             if record.ek_sha256 != ek || record.check().is_err() {
                 let what = format!("attestednodes/{ek} is no record of this release");
                 return Err(CommandError::new(Exit::Usage, CommandCode::FileMalformed, what)
-                    .fix("correct it with kubectl, or remove it with `latchkey node remove`"));
+                    .fix("correct it with kubectl edit"));
             }
             if !change(&mut record) {
                 return Ok(Some(before));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::AuthenticManifest;
 use latchkey_cluster_store::Enrolment;
+use latchkey_durable_file::Links;
 
 use super::ClusterDir;
 use crate::clock::now;
@@ -66,7 +67,7 @@ impl ClusterDir {
 impl Documents for ClusterDir {
     fn trust(&self) -> Result<Trust, CommandError> {
         self.as_owner(|| {
-            let policy_file = files::read(&self.path("policy.json"), MAX_POLICY)?;
+            let policy_file = files::read_regular(&self.path("policy.json"), MAX_POLICY, Links::Followed)?;
             let policy = self.0.policy().map_err(unusable)?;
             let references = self.0.references(&policy).map_err(unusable)?;
             self.0.remember(&references, now()).map_err(unusable)?;

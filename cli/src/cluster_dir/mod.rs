@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, Denials, DiskRelease, NodeName, NodeRecord, NotDenied, PendingRecord, ReleaseError,
-    ReleaseRefusal, RoleRule, StoreError,
+    ClusterFile, ClusterStore, Denials, DiskRelease, NodeRecord, NotDenied, PendingRecord, PinnedRule, ReleaseError,
+    ReleaseRefusal, StoreError,
 };
 use latchkey_keys::{KeyVersion, Uuid};
 
@@ -22,6 +22,8 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
+use crate::machines::Removed;
+use crate::nodes::Admission;
 use crate::owner::as_owner_of;
 use crate::seen::Seen;
 use crate::store_error::unusable;
@@ -134,8 +136,13 @@ impl ClusterDir {
         // Not as the directory's owner: root's earlier runs made it for root alone. It is locked, and nothing else.
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        // Whatever its name is of by now, nobody is waited for.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        options.custom_flags(flags.bits().cast_signed());
         let file = options.open(&path).map_err(|error| failed(&error))?;
+        if !file.metadata().map_err(|error| failed(&error))?.is_file() {
+            return Err(failed(&std::io::Error::other("it is no regular file")));
+        }
         match file.try_lock() {
             Ok(()) => Ok(Held(file)),
             Err(TryLockError::WouldBlock) => {
@@ -217,20 +224,22 @@ impl ClusterDir {
     }
 
     /// Gives a TPM that is not shut out a rule of its own.
-    pub(crate) fn admit(&self, of: &NotDenied, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+    pub(crate) fn admit(&self, of: &NotDenied, said: &Admission) -> Result<PinnedRule, CommandError> {
         self.as_owner(|| {
-            let ek = of.ek();
             let mut writer = self.0.writer().map_err(unusable)?;
             let mut rules = self.0.enrolment().map_err(unusable)?;
-            rules.admit(ek, role, name);
+            let rule = said.write_into(&mut rules, of);
             writer.write_enrolment(&rules).map_err(unusable)?;
-            writer.forget_pending(&ek).map_err(unusable)
+            writer.forget_pending(&of.ek()).map_err(unusable)?;
+            Ok(rule)
         })
     }
 
-    /// Removes a machine's record and rule; whether there was one of them.
-    pub(crate) fn remove(&self, ek: EkDigest) -> Result<bool, CommandError> {
+    /// Removes a machine's record and rule, if there is one of them.
+    pub(crate) fn remove(&self, ek: EkDigest) -> Result<Option<Removed>, CommandError> {
         self.as_owner(|| {
+            // Before anything is removed: who cannot say it afterwards says what is not so.
+            let denied = self.0.denials().map_err(unusable)?.has(&ek);
             let mut writer = self.0.writer().map_err(unusable)?;
             let mut rules = self.0.enrolment().map_err(unusable)?;
             // The rule first: a machine that asks in between is not let in again.
@@ -238,7 +247,8 @@ impl ClusterDir {
             if had_rule {
                 writer.write_enrolment(&rules).map_err(unusable)?;
             }
-            Ok(writer.remove(&ek).map_err(unusable)? || had_rule)
+            let is_removed = writer.remove(&ek).map_err(unusable)? || had_rule;
+            Ok(is_removed.then_some(Removed { denied }))
         })
     }
 

@@ -4,7 +4,7 @@
 //! that was cut anywhere goes on when it is run again. The document that names the cluster is the mark: where one stands, nothing
 //! is written over what the operator may have changed since, and one of another cluster is refused before anything is written.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use latchkey_api::v1::ClusterSettings;
@@ -12,11 +12,12 @@ use latchkey_cluster_store::objects::{
     CLAIM, CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
 };
 use latchkey_cluster_store::{ClusterFile, KubernetesFile, NodeRecord};
+use latchkey_durable_file::Links;
 use latchkey_node_config::Endpoint;
 
 use super::chart::ChartDir;
 use super::journal::Journal;
-use crate::api_server::{ApiServer, Data, KUBEADM_PORT, StoreNote, issue, reached_at};
+use crate::api_server::{ApiServer, Data, KUBEADM_PORT, Kubeconfig, StoreNote, issue, reached_at};
 use crate::backup::BackupOnce;
 use crate::charts::{Chart, Done, Lock, Options, Work, present};
 use crate::cluster_dir::ClusterDir;
@@ -42,7 +43,7 @@ const MAX_FILE: usize = 1024 * 1024;
 /// What is to be founded, and where.
 pub(super) struct Founding<'a> {
     pub(super) directory: &'a ClusterDir,
-    pub(super) kubeconfig: PathBuf,
+    pub(super) kubeconfig: Kubeconfig,
     /// What the operator said of the cluster to its first machine.
     pub(super) settings: &'a ClusterSettings,
     pub(super) stock: Stock,
@@ -56,7 +57,10 @@ impl Founding<'_> {
     pub(super) async fn run(&self, patience: &mut Patience) -> Result<(), CommandError> {
         let cluster = self.directory.required_cluster()?;
         let api = connect(&self.stock, &self.kubeconfig, self.output, patience).await?;
-        self.say("api server", &format!("Kubernetes {}, by {}", api.kubectl().server(), self.kubeconfig.display()));
+        self.say(
+            "api server",
+            &format!("Kubernetes {}, by {}", api.kubectl().server(), self.kubeconfig.named().display()),
+        );
         // Before anything is written.
         let is_there = is_ours(&api, &cluster).await?;
         let described = self.describe(&api).await?;
@@ -78,7 +82,7 @@ impl Founding<'_> {
             self.directory.write(JOIN_SERVICE, &text, Readers::OwnerOnly)?;
             self.say("credentials", &format!("of the join service are in {}, good for a year", join_service.display()));
         }
-        StoreNote::write(self.directory, &self.kubeconfig)
+        StoreNote::write(self.directory, self.kubeconfig.named())
     }
 
     fn say(&self, word: &str, text: &str) {
@@ -98,7 +102,7 @@ impl Founding<'_> {
     /// A release that an earlier run left half done is brought to its end first.
     async fn install_chart(&self) -> Result<(), CommandError> {
         self.output.waiting("installing the chart");
-        let work = Work::begin(&self.stock, &self.kubeconfig, Options::default()).await?;
+        let work = Work::begin(&self.stock, &self.kubeconfig.path(), Options::default()).await?;
         let files = ChartDir::write(self.directory, "chart.new")?;
         let chart = Chart::plain(RELEASE, NAMESPACE, files.path().to_owned());
         let backups = self.directory.path(BACKUPS);
@@ -137,7 +141,9 @@ impl Founding<'_> {
         self.output.waiting("writing the cluster's documents");
         let one = |name: &str| -> Result<Data, CommandError> {
             let path = self.directory.path(name);
-            Ok(if path.exists() { [(name.to_owned(), text_of(&path)?)].into() } else { Data::new() })
+            // What its owner may not read is not shown to the cluster, whatever he makes of the name.
+            self.directory
+                .as_owner(|| Ok(if path.exists() { [(name.to_owned(), text_of(&path)?)].into() } else { Data::new() }))
         };
         let documents = [
             (POLICY_MAP, one("policy.json")?),
@@ -237,13 +243,13 @@ fn described(settings: &ClusterSettings, address: &str, version: String) -> Resu
 /// The API server of a control plane that has just begun: it may not answer yet.
 pub(super) async fn connect(
     stock: &Stock,
-    kubeconfig: &Path,
+    kubeconfig: &Kubeconfig,
     output: &Output,
     patience: &mut Patience,
 ) -> Result<ApiServer, CommandError> {
     loop {
-        match stock.kubectl(kubeconfig).await {
-            Ok(kubectl) => return Ok(ApiServer::new(kubectl, kubeconfig)),
+        match stock.kubectl(&kubeconfig.path()).await {
+            Ok(kubectl) => return Ok(ApiServer::new(kubectl, kubeconfig.named())),
             Err(error) => {
                 let passes = [StockCode::Unreachable, StockCode::Late, StockCode::ServerFailed];
                 let may_pass = passes.contains(&error.code());
@@ -273,7 +279,7 @@ async fn is_ours(api: &ApiServer, cluster: &ClusterFile) -> Result<bool, Command
 }
 
 fn text_of(path: &Path) -> Result<String, CommandError> {
-    utf8(path, crate::files::read(path, MAX_FILE)?)
+    utf8(path, crate::files::read_regular(path, MAX_FILE, Links::Followed)?)
 }
 
 fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, CommandError> {

@@ -3,6 +3,7 @@
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{NodeRecord, NodeStatus};
+use latchkey_durable_file::Links;
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +105,7 @@ impl Journal {
         if !path.exists() {
             return Ok(None);
         }
-        let text = files::read(&path, MAX_JOURNAL)?;
+        let text = files::read_regular(&path, MAX_JOURNAL, Links::Refused)?;
         serde_json::from_slice(&text).map(Some).map_err(|error| {
             let failure = CommandError::usage(format!("{} cannot be used", path.display())).because(error.to_string());
             failure.fix("restore it from a copy: without it the cluster cannot be taken up")

@@ -22,7 +22,7 @@ mod services;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::api_server::StoreNote;
+use crate::api_server::{Kubeconfig, StoreNote};
 use crate::arguments::Arguments;
 use crate::charts::{self, ChartsFile, Options, charts_file};
 use crate::codes::CommandCode;
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         output.say(Tone::Warning, "note", WITHOUT_STORE);
     }
     if let Stage::Done { .. } = journal.stage {
-        let is_to_move = job.store == Store::Kubernetes && StoreNote::kubeconfig(&job.directory.path(""))?.is_none();
+        let is_to_move = job.store == Store::Kubernetes && !StoreNote::is_in(&job.directory.path(""));
         if (is_to_move || arguments.has("resume")) && job.admin_config.exists() {
             reach(&job, arguments, &job.admin_config, output)?;
         }
@@ -124,7 +124,7 @@ fn found(
 ) -> Result<(), CommandError> {
     let inside = job.inside.as_ref().map(Inside::key_hash);
     let (directory, stock) = (&job.directory, Stock::from_arguments(arguments));
-    let (kubeconfig, settings) = (kubeconfig.to_owned(), &job.settings);
+    let (kubeconfig, settings) = (Kubeconfig::of_directory(&stock, kubeconfig).map_err(goes_on)?, &job.settings);
     let founding = Founding { directory, kubeconfig, settings, stock, inside, output };
     node::block_on(founding.run(&mut Patience::new(timeout))).map_err(goes_on)
 }
@@ -139,9 +139,10 @@ fn install(
     output: &Output,
 ) -> Result<(), CommandError> {
     let (stock, backups) = (Stock::from_arguments(arguments), job.directory.path(found::BACKUPS));
+    let kubeconfig = Kubeconfig::of_directory(&stock, kubeconfig).map_err(goes_on)?;
     let installing = async {
-        found::connect(&stock, kubeconfig, output, &mut Patience::new(timeout)).await?;
-        Box::pin(charts::into(charts, &stock, kubeconfig, Options::default(), &backups, output)).await.map(drop)
+        found::connect(&stock, &kubeconfig, output, &mut Patience::new(timeout)).await?;
+        Box::pin(charts::into(charts, &stock, &kubeconfig.path(), Options::default(), &backups, output)).await.map(drop)
     };
     node::block_on(installing).map_err(goes_on)
 }

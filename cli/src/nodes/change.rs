@@ -1,7 +1,7 @@
 //! `latchkey node admit`, `deny`, `allow`, `remove`: the operator's word about one machine.
 
 use latchkey_attestation::{EkDigest, FirmwareStanding, KnownBy};
-use latchkey_cluster_store::{DenialAsk, DenialOutcome, Denials, NodeName, NodeRecord, RoleRule};
+use latchkey_cluster_store::{DenialAsk, DenialOutcome, NodeName, NodeRecord, PlaceCode, Role};
 use latchkey_keys::{ClusterId, Uuid};
 use serde::Serialize;
 
@@ -9,9 +9,10 @@ use crate::arguments::Arguments;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::machines::{self, Store};
+use crate::machines::{self, Removed, Store};
 use crate::output::{Output, Report, Style, Tone, pairs, printable};
 
+use super::Admission;
 use super::service::{self, Telling, Told};
 
 /// Lets a machine in that no rule spoke of, under the role and name that the operator says.
@@ -19,28 +20,42 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     let machines = machines::open(arguments)?;
     let (ek, record) = super::machine(arguments, &*machines)?;
     let role = match arguments.text("role")? {
-        None | Some("worker") => RoleRule::Worker,
-        Some("control-plane") => RoleRule::ControlPlane,
+        None => None,
+        Some("worker") => Some(Role::Worker),
+        Some("control-plane") => Some(Role::ControlPlane),
         Some(other) => {
             return Err(CommandError::usage(format!("--role {other}: expected `worker` or `control-plane`")));
         }
     };
     let name = arguments.value::<NodeName>("name")?;
+    if let Some(name) = &name {
+        let (nodes, _) = machines.nodes()?;
+        if nodes.iter().any(|node| node.name == *name && node.ek_sha256 != ek) {
+            return Err(name_taken(name, ek));
+        }
+    }
     let not_denied = machines.not_denied(ek)?;
     let held = machines.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
-    machines.admit(&not_denied, role, name.clone())?;
+    let said = Admission { role, name, on_record: record.as_ref().map(|record| record.role) };
+    let rule = machines.admit(&not_denied, &said)?;
     output.report(&AdmitReport {
         ek_sha256: ek,
-        role: role.role().map_or("-", latchkey_cluster_store::Role::name),
+        role: rule.role.role().map_or("-", Role::name),
+        name: rule.name,
         was_waiting: held.is_some(),
         firmware: held.as_ref().map(|one| one.firmware.clone()),
         asked_for_name: held.map(|one| printable(&one.asks_for_name)),
         on_record_as: record.map(|record| record.name),
-        name,
     })
 }
 
-/// A machine is let in.
+/// The rule would let nobody in: the join service gives no name twice.
+fn name_taken(name: &NodeName, ek: EkDigest) -> CommandError {
+    let what = format!("{name} is the name of another machine on record, so {ek} cannot have it");
+    CommandError::new(Exit::Usage, CommandCode::NameTaken, what)
+}
+
+/// A machine is let in, by the rule as it is written.
 #[derive(Serialize)]
 struct AdmitReport {
     ek_sha256: EkDigest,
@@ -83,7 +98,8 @@ pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     let told =
         named_without_store(arguments).map(|(cluster, ek)| Telling::of(arguments, Some(cluster), DenialAsk::Deny(ek)));
     let denied = denied_in_store(arguments, reason);
-    let (machines, ek, record) = denied.map_err(|failure| denied_without_store(told.as_ref(), failure))?;
+    let Denied { machines, ek, record, half } =
+        denied.map_err(|failure| denied_without_store(told.as_ref(), failure))?;
     let telling =
         told.unwrap_or_else(|| Telling::of(arguments, machines.cluster_id().ok().flatten(), DenialAsk::Deny(ek)));
     telling.warn(output);
@@ -93,10 +109,22 @@ pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     let seen = record.is_some() || waits;
     let name = record.map(|record| record.name);
     let (service, lacking) = (telling.told, telling.is_lacking());
-    output.report(&DenyReport { ek_sha256: ek, known_by, seen, name, denied: true, service, lacking })
+    if let Some(half) = &half {
+        output.say(Tone::Warning, half.code.as_str(), &service::in_one_line(half));
+    }
+    let lacking = lacking || half.is_some();
+    let half_done = half.map(|half| half.code.as_str().to_owned());
+    output.report(&DenyReport { ek_sha256: ek, known_by, seen, name, denied: true, half_done, service, lacking })
 }
 
-type Denied = (Box<dyn Store>, EkDigest, Option<NodeRecord>);
+/// A denial that is in force.
+struct Denied {
+    machines: Box<dyn Store>,
+    ek: EkDigest,
+    record: Option<NodeRecord>,
+    /// What of it is still to be done.
+    half: Option<CommandError>,
+}
 
 /// By a whole digest it is shut out before anything else is read: records that cannot be read, or are gone, do not matter then.
 fn denied_in_store(arguments: &Arguments, reason: &str) -> Result<Denied, CommandError> {
@@ -105,10 +133,17 @@ fn denied_in_store(arguments: &Arguments, reason: &str) -> Result<Denied, Comman
         Some(ek) => (ek, None),
         None => super::machine(arguments, &*machines)?,
     };
-    machines.deny(ek, reason)?;
+    let half = match machines.deny(ek, reason) {
+        Ok(()) => None,
+        Err(failure) if IN_FORCE.iter().any(|code| failure.code == (*code).into()) => Some(failure),
+        Err(failure) => return Err(failure),
+    };
     let record = record.or_else(|| machines.nodes().ok()?.0.into_iter().find(|node| node.ek_sha256 == ek));
-    Ok((machines, ek, record))
+    Ok(Denied { machines, ek, record, half })
 }
+
+/// Of a denial that is in force all the same.
+const IN_FORCE: [PlaceCode; 2] = [PlaceCode::NotCounted, PlaceCode::NotListed];
 
 /// Machine and cluster, where a whole digest and a directory name them.
 fn named_without_store(arguments: &Arguments) -> Option<(ClusterId, EkDigest)> {
@@ -138,9 +173,12 @@ struct DenyReport {
     seen: bool,
     name: Option<NodeName>,
     denied: bool,
+    /// Why not all of it is done: it is in force, and not counted, or not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    half_done: Option<String>,
     /// Whether the join service of this machine was told.
     service: Told,
-    /// Whether it was to be told, and was not.
+    /// Whether something was to be done, and was not.
     #[serde(skip)]
     lacking: bool,
 }
@@ -233,13 +271,11 @@ impl Report for AllowReport {
 pub(crate) fn remove(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let machines = machines::open(arguments)?;
     let (ek, record) = super::machine(arguments, &*machines)?;
-    if !machines.remove(ek, record.as_ref())? {
+    let Some(Removed { denied }) = machines.remove(ek, record.as_ref())? else {
         let failure =
             CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is on record of the TPM {ek}"));
         return Err(failure.fix("see `latchkey node list`"));
-    }
-    // Looked at afterwards: in an API server removing shuts out.
-    let denied = machines.denials().as_ref().is_ok_and(|denials: &Denials| denials.has(&ek));
+    };
     let telling = denied.then(|| Telling::of(arguments, machines.cluster_id().ok().flatten(), DenialAsk::Deny(ek)));
     if let Some(telling) = &telling {
         telling.warn(output);

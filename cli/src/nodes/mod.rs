@@ -1,9 +1,11 @@
 //! `latchkey node …`: the machines of a cluster, in its directory or its API server. No machine is asked.
 
+mod admission;
 mod change;
 mod look;
 mod service;
 
+pub(crate) use admission::Admission;
 pub(crate) use change::{admit, allow, deny, remove};
 pub(crate) use look::{list, lost, show, state};
 
@@ -25,13 +27,19 @@ pub(crate) fn machine(
     machines: &dyn Machines,
 ) -> Result<(EkDigest, Option<NodeRecord>), CommandError> {
     let named = arguments.operand_text(0)?;
-    let (nodes, _) = machines.nodes()?;
+    let (nodes, wrong) = machines.nodes()?;
     let mut known: Vec<KnownMachine> = nodes.iter().map(on_record).collect();
     let prefix = EkPrefix::parse(named);
     // Whoever is named by a name, or as a whole, is found whatever else cannot be read.
     if prefix.is_some_and(|prefix| prefix.whole().is_none()) {
         known.extend(machines.pending()?.iter().map(|held| (held.ek_sha256, None)));
-        known.extend(machines.denials()?.iter().map(|ek| (*ek, None)));
+        let denials = machines.denials()?;
+        // What cannot be read may begin alike.
+        let unread: Vec<&String> = wrong.iter().chain(denials.unreadable()).collect();
+        if !unread.is_empty() {
+            return Err(not_alone(named, &unread));
+        }
+        known.extend(denials.iter().map(|ek| (*ek, None)));
     }
     let ek = match which_machine::find(named, &known)? {
         Some(ek) => ek,
@@ -50,6 +58,13 @@ fn not_known(named: &str) -> CommandError {
     let what =
         format!("no node on record is called {named}, and it is no EK digest, nor the beginning of one that is known");
     CommandError::usage(what).fix("see `latchkey node list`; of a machine that is not there say all 64 digits")
+}
+
+/// Whether this beginning is of one machine alone nobody knows.
+fn not_alone(named: &str, unread: &[&String]) -> CommandError {
+    let what = format!("{named} may be the beginning of several digests: not all records and denials can be read");
+    let failure = unread.iter().fold(CommandError::usage(what), CommandError::because);
+    failure.fix("say all 64 digits of the machine that is meant, or its name on record; or mend what is named first")
 }
 
 /// No node on record has this name.

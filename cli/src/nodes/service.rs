@@ -147,7 +147,7 @@ async fn late() -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::TimedOut.into())
 }
 
-fn in_one_line(failure: &CommandError) -> String {
+pub(super) fn in_one_line(failure: &CommandError) -> String {
     let because = failure.because.join(": ");
     let because = if because.is_empty() { because } else { format!(": {because}") };
     format!("{}{because}; {}", failure.what, failure.remedy())

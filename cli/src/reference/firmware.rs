@@ -1,7 +1,7 @@
 //! `latchkey reference add-firmware` and `remove-firmware`: which firmware is known.
 
 use latchkey_attestation::reference::{Image, PlatformProfile, Source};
-use latchkey_attestation::{Component, PcrSet, ReferenceValues};
+use latchkey_attestation::{Component, FirmwareChange, PcrSet, ReferenceValues};
 
 use super::Revision;
 use super::edit::{finish, operand, serial, unfit};
@@ -17,16 +17,18 @@ pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let recording = Revision::read(operand(arguments, 1, "RECORDED")?)?.values;
     let recorded = recorded(&recording)?;
     let name = arguments.text("machine")?.unwrap_or(recorded.name()).to_owned();
-    let listed =
-        base.images().iter().flat_map(Image::machines).find(|machine| machine.firmware() == recorded.firmware());
-    if let Some(machine) = listed {
+    let (image, machine) = runs(base, recorded)?;
+    // An image that enforces its own values takes no firmware but what its own types of machines list.
+    let enforces = FirmwareChange::known_by().iter().any(|pcr| machine.enforced().contains(pcr));
+    let counts = |one: &&Image| !enforces || (one.name() == image.name() && one.version() == image.version());
+    let mut listed = base.images().iter().filter(counts).flat_map(Image::machines);
+    if let Some(machine) = listed.find(|machine| machine.firmware() == recorded.firmware()) {
         return Err(CommandError::usage(format!(
             "this firmware is known already, as {} of {}",
             machine.name(),
             base.name()
         )));
     }
-    let (image, machine) = runs(base, recorded)?;
     if image.machine(&name).is_some() {
         let what = format!("{} has values for a machine {name}", image.label());
         return Err(CommandError::usage(what).fix("give the recorded one another name, with --machine"));
@@ -59,13 +61,30 @@ pub(crate) fn remove(arguments: &Arguments, output: &Output) -> Result<Exit, Com
         return Err(failure
             .because(format!("these do: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") })));
     }
+    let also = arguments.texts("also")?;
+    if let Some(missing) = also.iter().find(|name| !all().any(|machine| machine.name() == **name)) {
+        return Err(CommandError::usage(format!("--also: no machine {missing} of {} lists firmware", base.name())));
+    }
+    let goes = |machine: &PlatformProfile| {
+        machine.firmware().is_some() && (machine.name() == name || also.contains(&machine.name()))
+    };
     let next = base.edited(serial(base, arguments)?, |images, _| {
-        for image in images.iter_mut().filter(|image| image.machines().iter().any(lists)) {
-            let others = image.machines().iter().filter(|machine| !lists(machine)).cloned().collect();
+        for image in images.iter_mut().filter(|image| image.machines().iter().any(goes)) {
+            let others = image.machines().iter().filter(|machine| !goes(machine)).cloned().collect();
             *image = image.clone().with_machines(others);
         }
     });
-    finish(&next.map_err(unfit)?, revision, arguments, output)
+    let next = next.map_err(unfit)?;
+    let removed: Vec<_> = all().filter(|machine| goes(machine)).map(PlatformProfile::firmware).collect();
+    let stays = |machine: &&PlatformProfile| removed.contains(&machine.firmware());
+    let mut still = next.images().iter().flat_map(Image::machines).filter(|machine| machine.firmware().is_some());
+    if let Some(other) = still.find(stays) {
+        let what =
+            format!("the firmware of {name} would stay known: {} of {} lists it, too", other.name(), base.name());
+        return Err(CommandError::usage(what).fix(format!("let both go, with --also {}", other.name())));
+    }
+    output.say(Tone::Plain, "firmware", "another manifest of the policy may list it still: those are not looked at");
+    finish(&next, revision, arguments, output)
 }
 
 /// The one type of machine of a recording, with its firmware.
@@ -94,13 +113,14 @@ fn runs<'a>(
     base: &'a ReferenceValues,
     recorded: &PlatformProfile,
 ) -> Result<(&'a Image, &'a PlatformProfile), CommandError> {
-    let firmware = latchkey_attestation::FirmwareChange::registers();
+    let firmware = FirmwareChange::registers();
     let differing = |machine: &PlatformProfile| {
         let has = |pcr: &u8| {
             let value = |of: &PlatformProfile| of.pcrs().get(pcr).map(|reference| reference.value);
             value(machine) == value(recorded)
         };
-        let enforced = machine.enforced().without(firmware);
+        // What comes in are the values of the firmware that is known; of all others the type's own stay enforced.
+        let enforced = machine.enforced().without(FirmwareChange::known_by());
         enforced.iter().filter(|pcr| !has(pcr)).fold(PcrSet::EMPTY, |set, pcr| set.with(pcr).unwrap_or(set))
     };
     let all = base.images().iter().flat_map(|image| image.machines().iter().map(move |machine| (image, machine)));

@@ -60,7 +60,7 @@ pub(super) const ADMIT: Command = Command {
         DIRECTORY,
         KUBECONFIG,
         KUBECTL,
-        optional("role", "ROLE", "`worker` or `control-plane` [worker]"),
+        optional("role", "ROLE", "`worker` or `control-plane` [as its rule or record says; else worker]"),
         optional("name", "NAME", "the node's name [as on record, or as the default rule says]"),
     ],
     summary: "lets a machine join that is held, or will come",

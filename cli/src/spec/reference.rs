@@ -150,12 +150,19 @@ pub(super) const ADD_FIRMWARE: Command = Command {
     run: reference::add_firmware,
 };
 
+const ALSO: Flag = Flag {
+    long: "also",
+    value: Some("MACHINE"),
+    need: AnyNumber,
+    text: "another type of machine that goes, such as one that lists the same firmware",
+};
+
 pub(super) const REMOVE_FIRMWARE: Command = Command {
     path: &["reference", "remove-firmware"],
     operands: &[BASE, Operand { name: "MACHINE", required: true, text: "the type of machine that lists the firmware" }],
-    flags: &[OUT, SERIAL, KEY, PASSWORD],
+    flags: &[OUT, ALSO, SERIAL, KEY, PASSWORD],
     summary: "makes firmware unknown, in the next revision",
-    about: "All types of machines of this name that list firmware go, from every image. Where one\nwas all that an image had, revoke the image.",
+    about: "All types of machines of this name that list firmware go, from every image. Where one\nwas all that an image had, revoke the image. Firmware that another type lists, too,\nwould stay known: that is refused, and the type named. Other manifests of the policy\nare not looked at.",
     examples: &[
         "latchkey reference remove-firmware edge-2.json model-a-2.14 --key release.key \\",
         "    --out edge-3.json",

@@ -7,6 +7,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_attestation::reference::format_rfc3339;
 use latchkey_cluster_store::certificate::{SOON, end_of_data};
 use latchkey_cluster_store::{Denials, NodeName, NodeRecord, PendingRecord};
+use latchkey_durable_file::Links;
 use latchkey_keys::ClusterId;
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +75,7 @@ fn of_join_service(directory: &Path) -> Option<ClientCertificate> {
     if !path.exists() {
         return None;
     }
-    let text = files::read(&path, MAX_KUBECONFIG).unwrap_or_default();
+    let text = files::read_regular(&path, MAX_KUBECONFIG, Links::Refused).unwrap_or_default();
     let parsed: Option<Kubeconfig> = serde_json::from_slice(&text).ok();
     let user = parsed.and_then(|parsed| parsed.users.into_iter().next()).map(|entry| entry.user);
     let ends = user.and_then(|user| end_of_data(&user.client_certificate_data));

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::PlaceCode;
+use latchkey_cluster_store::objects::REVISIONS_MAP;
 use serde::Serialize;
 
 use crate::api_server::{ApiServer, DenialMaps as _};
@@ -23,6 +25,12 @@ const SAYS: Duration = Duration::from_secs(5);
 /// The line of its metrics that does.
 const DENIED: &str = "latchkey_join_service_denied ";
 
+/// What else follows where that document is begun with nothing in it.
+const REVISIONS_BEGIN_ANEW: &str = "With latchkey-revisions the manifests' revisions begin anew: an older one is taken until the newest\n\
+     of each is installed again. See `latchkey policy check`.\n";
+/// What says which cluster this is.
+const CLUSTER: &str = "cluster.json";
+
 /// Where the cluster is kept.
 enum Place {
     Directory(ClusterDir),
@@ -38,7 +46,8 @@ pub(crate) fn store(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         let what = format!("--denials {denials}: there are {} in {}", found.denials(), found.place);
         return Err(CommandError::new(Exit::Usage, CommandCode::DenialsNotConfirmed, what));
     }
-    found = StoreReport { done: true, ..place.look(service)? };
+    let begun_anew = found.missing;
+    found = StoreReport { done: true, begun_anew, ..place.look(service)? };
     output.report(&found)
 }
 
@@ -64,12 +73,20 @@ impl Place {
                 let is_gone = missing.contains(&directory.store().nodes_path());
                 let nodes = if is_gone { Vec::new() } else { directory.nodes()?.0 };
                 let missing = missing.iter().map(|path| path.display().to_string()).collect();
-                (directory.shown(), missing, nodes, directory.known_denials()?, directory.cluster()?)
+                let cluster = directory.cluster()?;
+                // Machines are on record of a cluster that was founded.
+                if cluster.is_none() && !nodes.is_empty() {
+                    let what = format!("{} is gone, and machines are on record", directory.path(CLUSTER).display());
+                    let failure = CommandError::new(Exit::Missing, PlaceCode::Missing, what);
+                    return Err(failure.fix("put it back from a copy: it says which cluster this is"));
+                }
+                (directory.shown(), missing, nodes, directory.known_denials()?, cluster)
             }
             Self::ApiServer(api) => block_on(async {
+                let cluster = api.founded().await?;
                 let missing = api.missing_documents().await?;
                 let denials = api.known_denials(&missing).await?;
-                Ok::<_, CommandError>((api.place(), missing, api.records().await?.0, denials, api.cluster().await?))
+                Ok::<_, CommandError>((api.place(), missing, api.records().await?.0, denials, Some(cluster)))
             })?,
         };
         // Before there is a cluster nothing is counted.
@@ -85,6 +102,7 @@ impl Place {
             counted: denials.counted().map(|counted| counted.count),
             service_denies,
             done: false,
+            begun_anew: Vec::new(),
         })
     }
 
@@ -127,6 +145,9 @@ struct StoreReport {
     lacking: bool,
     /// Whether that was done.
     done: bool,
+    /// What was missing before, and is there with nothing in it now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    begun_anew: Vec<String>,
 }
 
 impl StoreReport {
@@ -151,6 +172,9 @@ impl Report for StoreReport {
             ("denied", list(self.denied.iter().map(ToString::to_string).collect())),
             ("counted", number(self.counted, "not yet, as in releases before")),
         ];
+        if !self.begun_anew.is_empty() {
+            lines.push(("begun anew", list(self.begun_anew.iter().map(|name| printable(name)).collect())));
+        }
         if self.service_denies.is_some() {
             lines.push(("at the service", number(self.service_denies, "")));
         }
@@ -168,6 +192,8 @@ impl Report for StoreReport {
                 format!("If these are all that are shut out, run the same command with --denials {denials}.")
             }
         };
-        format!("{}\n{then}\n", pairs(&lines))
+        let mut all = self.missing.iter().chain(&self.begun_anew);
+        let revisions = if all.any(|name| name == REVISIONS_MAP) { REVISIONS_BEGIN_ANEW } else { "" };
+        format!("{}\n{then}\n{revisions}", pairs(&lines))
     }
 }

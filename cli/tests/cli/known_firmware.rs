@@ -122,6 +122,80 @@ fn firmware_is_added_only_from_a_boot_of_an_image_of_the_manifest() {
     assert!(nothing.err.contains("these do: model-a"), "{}", nothing.err);
 }
 
+/// A machine whose other registers are enforced and differ would be refused, whatever is said of its firmware.
+#[test]
+fn firmware_is_added_only_where_what_else_is_enforced_is_the_same() {
+    let operator = Operator::new();
+    let node = FakeNode::start(&operator.init_secret());
+    on(&node, 0xa1);
+    node.set_pcr(3, [0x33; 32]);
+    policy(&operator, &node, "strict.json", &["--enforce", "0,2,3,4,7,9,11,12,13"]);
+    let record = |out: &str, machine: &str| {
+        let address = node.address();
+        let arguments = ["record", &address, "--policy", "strict.json", "--name", "demo", "--version", "1.0.0"];
+        operator.run(&[&arguments[..], &["--machine", machine, "--out", out]].concat()).succeeded()
+    };
+    record("edge.json", "model-a");
+    on(&node, 0xb1);
+    node.set_pcr(3, [0x44; 32]);
+    record("other-settings.json", "model-b");
+    let refused = add(&operator, "edge.json", "other-settings.json", "next.json", &[]).failed(2);
+    assert!(refused.out.contains("PCR 3"), "{}", refused.out);
+    assert!(!operator.path("next.json").exists());
+    node.set_pcr(3, [0x33; 32]);
+    record("model-b.json", "model-b");
+    add(&operator, "edge.json", "model-b.json", "next.json", &[]).succeeded();
+    verify(&operator, &node, "strict.json", "next.json").succeeded();
+}
+
+/// Firmware that is listed for one image is none for another that enforces its own.
+#[test]
+fn an_image_that_enforces_firmware_lists_it_though_another_image_does() {
+    let (operator, node) = built();
+    // Another image, which was recorded with its firmware enforced.
+    node.set_pcr(11, [0x1b; 32]);
+    let enforce = ["--enforce", "0,2,4,7,9,11,12,13"];
+    policy(&operator, &node, "strict.json", &enforce);
+    let record_of = |version: &str, machine: &str, out: &str, by: &[&str]| {
+        let address = node.address();
+        let arguments =
+            ["record", &address, "--name", "demo", "--version", version, "--machine", machine, "--out", out];
+        operator.run(&[&arguments[..], by].concat()).succeeded()
+    };
+    let strict = ["--policy", "strict.json"];
+    on(&node, 0xb1);
+    record_of("2.0.0", "model-b", "second.json", &strict);
+    let both = ["reference", "add", "edge.json", "second.json", "--out", "both.json"];
+    operator.run(&both).succeeded();
+    // The first image lists model-a, on which the second is refused still.
+    node.set_pcr(11, [11; 32]);
+    on(&node, 0xa1);
+    record(&operator, &node, "model-a.json", &["--machine", "model-a"]).succeeded();
+    add(&operator, "both.json", "model-a.json", "listed.json", &[]).succeeded();
+    node.set_pcr(11, [0x1b; 32]);
+    record_of("2.0.0", "model-a-2", "model-a-2.json", &strict);
+    policy(&operator, &node, "any.json", &["--enforce", "4,7,9,11,12,13"]);
+    verify(&operator, &node, "any.json", "listed.json").failed(3);
+    add(&operator, "listed.json", "model-a-2.json", "all.json", &[]).succeeded();
+    verify(&operator, &node, "any.json", "all.json").succeeded();
+    // Once is enough.
+    let again = add(&operator, "all.json", "model-a-2.json", "more.json", &["--machine", "model-c"]).failed(2);
+    assert!(again.out.contains("known already"), "{}", again.out);
+
+    // Taken away from one image, it stays known by the other: what is known counts for all.
+    let remove = |more: &[&str]| {
+        let arguments = ["reference", "remove-firmware", "all.json", "model-a", "--out", "none.json"];
+        operator.run(&[&arguments[..], more, &["--output", "json"]].concat())
+    };
+    let refused = remove(&[]).failed(2);
+    assert!(refused.out.contains("would stay known: model-a-2") && refused.out.contains("--also"), "{}", refused.out);
+    assert!(!operator.path("none.json").exists());
+    assert!(remove(&["--also", "model-x"]).failed(2).out.contains("no machine model-x"));
+    let removed = remove(&["--also", "model-a-2"]).succeeded();
+    assert!(removed.err.contains("another manifest"), "{}", removed.err);
+    assert!(!std::fs::read_to_string(operator.path("none.json")).unwrap().contains("model-a"));
+}
+
 #[test]
 fn the_list_of_machines_that_wait_and_their_admission_tell_whether_firmware_is_known() {
     let (operator, node) = Operator::with_node();

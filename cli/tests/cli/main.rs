@@ -14,6 +14,7 @@ mod encrypted_guests;
 mod firmware;
 #[path = "../../../measurements/tests/measurements/firmware.rs"]
 mod firmware_sample;
+mod half_done;
 mod image;
 mod init;
 mod known_firmware;
@@ -23,6 +24,7 @@ mod measure;
 mod measure_log;
 mod modules;
 mod nodes;
+mod others_directory;
 mod output;
 mod real_tpm;
 mod reference;

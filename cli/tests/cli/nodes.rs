@@ -4,9 +4,8 @@
 
 use crate::support;
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::support::command::Ran;
 use crate::support::node::FakeNode;
@@ -50,69 +49,6 @@ fn a_machine_that_waits_is_listed_with_its_tpm_and_admitted_by_it() {
     let rule = rules.of(&other.ek()).pinned.unwrap();
     assert_eq!((rule.role, rule.name.as_ref().unwrap().as_str()), (RoleRule::Worker, "edge-2"));
     assert!(store.pending().unwrap().is_empty());
-}
-
-/// What a service's user puts in root's way: here another name of a file of root's, which was given to him once.
-#[test]
-fn in_a_directory_of_the_services_root_gives_nothing_away_and_leaves_nothing_of_its_own() {
-    const SERVICE: u32 = 4711;
-    if !rustix::process::geteuid().is_root() {
-        latchkey_test_support::skip("only root can give directories away");
-        return;
-    }
-    let (operator, ..) = founded();
-    let owner = |name: &str| fs::metadata(operator.path(name)).unwrap().uid();
-    let give = |name: &str| chown(operator.path(name), Some(SERVICE), Some(SERVICE)).unwrap();
-    for name in ["plant", "plant/nodes", "plant/denied", "plant/enrolment.json"] {
-        give(name);
-    }
-    fs::set_permissions(operator.path("."), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::write(operator.path("victim"), "root's").unwrap();
-    fs::remove_file(operator.path("plant/.lock")).unwrap();
-    fs::hard_link(operator.path("victim"), operator.path("plant/.lock")).unwrap();
-    let admit = || node(&operator, &["admit", &"ab".repeat(32), "--name", "edge-9"]);
-    assert_eq!(error_code(&admit().failed(1)), "directory-unusable");
-    assert_eq!(owner("victim"), 0);
-    fs::remove_file(operator.path("plant/.lock")).unwrap();
-    admit().succeeded();
-    assert_eq!((owner("plant/.lock"), owner("plant/enrolment.json")), (SERVICE, SERVICE));
-}
-
-/// The join service has to read them, and its user decides what lies there.
-#[test]
-fn an_init_by_root_in_a_directory_of_the_services_makes_files_of_the_services() {
-    const SERVICE: u32 = 4711;
-    if !rustix::process::geteuid().is_root() {
-        latchkey_test_support::skip("only root can give directories away");
-        return;
-    }
-    let (operator, first) = Operator::with_node();
-    fs::create_dir(operator.path("plant")).unwrap();
-    chown(operator.path("plant"), Some(SERVICE), Some(SERVICE)).unwrap();
-    fs::set_permissions(operator.path("."), fs::Permissions::from_mode(0o755)).unwrap();
-    operator.init(&first, &[]).succeeded();
-    let mut of_root = BTreeSet::new();
-    for entry in fs::read_dir(operator.path("plant")).unwrap() {
-        let entry = entry.unwrap();
-        if entry.metadata().unwrap().uid() != SERVICE {
-            of_root.insert(entry.file_name().into_string().unwrap());
-        }
-    }
-    // Its lock, and the operator's own credentials.
-    assert_eq!(of_root, BTreeSet::from(["admin.conf", "init.lock"].map(str::to_owned)));
-    // As releases before this one left it.
-    chown(operator.path("plant/init.json"), Some(0), Some(0)).unwrap();
-    operator.init(&first, &["--resume"]).succeeded();
-}
-
-/// The lock of `latchkey init` is opened as root: a link there would make or hold a file wherever it leads.
-#[test]
-fn an_init_follows_no_link_that_has_the_name_of_its_lock() {
-    let (operator, first) = Operator::with_node();
-    fs::create_dir(operator.path("plant")).unwrap();
-    std::os::unix::fs::symlink(operator.path("elsewhere"), operator.path("plant/init.lock")).unwrap();
-    assert_eq!(error_code(&operator.init(&first, &["--output", "json"]).failed(1)), "directory-lock");
-    assert!(!operator.path("elsewhere").exists());
 }
 
 #[test]
@@ -340,4 +276,68 @@ fn the_words_of_a_digest_name_its_machine_too_and_are_shown_beside_it() {
     let several = node(&operator, &["remove", &three.join("-")]).failed(2);
     assert!(several.out.contains(&words) && several.out.contains(&first.ek().to_string()), "{}", several.out);
     node(&operator, &["show", &first.ek().to_string()[..8]]).succeeded();
+}
+
+/// Who is admitted anew, for another name or after a mistake, stays what it is.
+#[test]
+fn a_role_that_is_not_said_stays_and_the_rule_is_told_as_it_is_written() {
+    let (operator, first, store) = founded();
+    let other = "ab".repeat(32);
+    let admit = |more: &[&str]| node(&operator, &[&["admit"], more].concat()).succeeded().json();
+    let role = |digest: &str| {
+        let ek = latchkey_attestation::EkDigest::from_hex(digest).unwrap();
+        store.enrolment().unwrap().of(&ek).pinned.unwrap().role
+    };
+    assert_eq!(admit(&[&other])["role"], "worker");
+    admit(&[&other, "--role", "control-plane", "--name", "edge-2"]);
+    let again = admit(&[&other]);
+    assert_eq!((&again["role"], &again["name"]), (&json!("control-plane"), &json!("edge-2")));
+    assert_eq!(role(&other), RoleRule::ControlPlane);
+    assert_eq!(admit(&[&other, "--role", "worker"])["role"], "worker");
+    assert_eq!(role(&other), RoleRule::Worker);
+    // Without a rule its record says it: the first machine is a control plane.
+    assert_eq!(admit(&["edge-1"])["role"], "control-plane");
+    assert_eq!(role(&first.ek().to_string()), RoleRule::ControlPlane);
+    // A rule that let nobody in says no role.
+    let mut rules = store.enrolment().unwrap();
+    let third = latchkey_attestation::EkDigest::from_hex(&"cd".repeat(32)).unwrap();
+    rules.admit(third, RoleRule::Refuse, None);
+    store.write_enrolment(&rules).unwrap();
+    assert_eq!(admit(&[&third.to_string()])["role"], "worker");
+    // The name of another machine would let it in never.
+    let taken = node(&operator, &["admit", &other, "--name", "edge-1"]).failed(2);
+    assert_eq!(error_code(&taken), "name-on-record");
+    assert_eq!(admit(&[&other])["name"], "edge-2");
+    assert_eq!(admit(&["edge-1", "--name", "edge-1"])["name"], "edge-1", "its own");
+}
+
+/// The denial is in force, and an operator who reads that it failed looks for another way.
+#[test]
+fn a_denial_that_cannot_be_counted_is_reported_as_one_that_is_in_force() {
+    let (operator, first, store) = founded();
+    fs::write(operator.path("plant/cluster.json"), "{").unwrap();
+    let ran = node(&operator, &["deny", "edge-1"]).failed(1);
+    let denied = ran.json();
+    assert_eq!((&denied["denied"], &denied["half_done"]), (&json!(true), &json!("denial-not-counted")), "{denied}");
+    assert!(ran.err.contains("cluster.json"), "{}", ran.err);
+    assert!(store.denials().unwrap().has(&first.ek()));
+}
+
+/// What cannot be read may begin alike.
+#[test]
+fn a_beginning_names_nobody_while_records_or_denials_cannot_be_read() {
+    let (operator, first, _) = founded();
+    let whole = first.ek().to_string();
+    for damaged in [format!("plant/nodes/{}.json", "ab".repeat(32)), "plant/denied/AB12".to_owned()] {
+        node(&operator, &["show", &whole[..8]]).succeeded();
+        fs::write(operator.path(&damaged), "{").unwrap();
+        for named in [&whole[..8], &whole[..63], &first.ek().words().to_string()] {
+            let ran = node(&operator, &["show", named]).failed(2);
+            assert!(ran.out.contains("not all records and denials can be read"), "{}", ran.out);
+        }
+        for named in [whole.as_str(), "edge-1"] {
+            node(&operator, &["show", named]).succeeded();
+        }
+        fs::remove_file(operator.path(&damaged)).unwrap();
+    }
 }

@@ -174,6 +174,18 @@ fn denials_that_are_lost_are_said_and_no_key_is_given_until_they_are_back_or_the
     assert_eq!(run(&operator, &["node", "list"]).succeeded().json()["denied"], json!([]));
 }
 
+/// Without it nobody knows which cluster this is.
+#[test]
+fn a_directory_with_machines_and_without_the_clusters_document_lacks_more_than_nothing() {
+    let (operator, _) = founded();
+    fs::remove_file(operator.path("plant/cluster.json")).unwrap();
+    for command in [&["upgrade", "store"] as &[&str], &["upgrade", "store", "--denials", "0"]] {
+        let ran = run(&operator, command).failed(6);
+        assert_eq!(error_code(&ran), "cluster-place-missing");
+        assert!(ran.out.contains("plant/cluster.json is gone"), "{}", ran.out);
+    }
+}
+
 /// A running join service still knows.
 #[test]
 fn what_a_join_service_shuts_out_is_shown_beside_what_is_there() {

@@ -124,11 +124,13 @@ impl Enrolment {
         Self { version: VERSION, pinned: Vec::new(), default }
     }
 
-    /// Gives one TPM a rule of its own, in the place of an earlier one, whose name it keeps if no other is given.
-    pub fn admit(&mut self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) {
+    /// Gives one TPM a rule of its own, in the place of an earlier one, whose name it keeps if no other is given. The rule as it is now.
+    pub fn admit(&mut self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> PinnedRule {
         let before = self.pinned.iter().position(|rule| rule.ek_sha256 == ek).map(|at| self.pinned.remove(at));
         let name = name.or(before.and_then(|rule| rule.name));
-        self.pinned.push(PinnedRule { ek_sha256: ek, role, name });
+        let rule = PinnedRule { ek_sha256: ek, role, name };
+        self.pinned.push(rule.clone());
+        rule
     }
 
     /// Takes the rule of one TPM away; whether there was one.

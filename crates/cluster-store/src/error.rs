@@ -51,6 +51,12 @@ pub enum StoreError {
         /// Why not.
         why: Box<StoreError>,
     },
+    /// A denial is in force by the cluster's document, and could not be listed: see [`PlaceCode::NotListed`].
+    #[error("the machine is shut out, and that is not listed ({}): {why}", PlaceCode::NotListed)]
+    NotListed {
+        /// Why not.
+        why: Box<StoreError>,
+    },
     /// A file that must be new is there already.
     #[error("{} exists already and is left as it is", path.display())]
     Exists {
@@ -110,7 +116,7 @@ impl StoreError {
             | Self::Elsewhere { path, .. }
             | Self::Place { path, .. }
             | Self::Exists { path } => path,
-            Self::NotCounted { why } => why.path(),
+            Self::NotCounted { why } | Self::NotListed { why } => why.path(),
         }
     }
 

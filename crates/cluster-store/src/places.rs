@@ -19,6 +19,9 @@ reason_codes! {
         /// A denial is in force, and the cluster's document does not count it.
         NotCounted = "denial-not-counted":
             "the denial is in force: mend what is named, and deny the machine again, so that it cannot be lost unseen";
+        /// A denial is in force, and stands in the cluster's document alone.
+        NotListed = "denial-not-listed":
+            "the denial is in force: mend what is named, and deny the machine again, so that it is listed with its reason";
     }
 }
 

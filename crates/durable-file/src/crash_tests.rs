@@ -82,3 +82,15 @@ fn a_crash_while_a_finished_file_is_placed_leaves_the_old_one_or_all_of_the_new_
     std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
     assert!(place(&link, &to).is_err() && !to.exists());
 }
+
+/// After a power cut the name could be there again.
+#[test]
+fn a_removal_that_was_cut_before_it_was_durable_is_made_durable_by_the_next_one() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = Directory::open(temporary.path()).unwrap();
+    directory.put("file", 0o600, b"", Existing::Keep).unwrap();
+    let remove = || directory.remove("file").map(drop);
+    assert_eq!(until(1, remove), ["remove"]);
+    assert!(directory.names().unwrap().is_empty());
+    assert_eq!(until(usize::MAX, remove), ["sync the directory"]);
+}

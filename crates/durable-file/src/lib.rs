@@ -83,14 +83,15 @@ impl Directory {
         self.turn(name, mode)?.put(bytes, existing)
     }
 
-    /// Removes a file, durably. Whether there was one.
+    /// Removes a file, durably, also where an earlier call was cut. Whether there was one.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// It cannot be removed, or that cannot be made durable.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<bool> {
         match unlinkat(&self.0, plain(name.as_ref())?, AtFlags::empty()) {
-            Ok(()) => self.sync().map(|()| true),
-            Err(Errno::NOENT) => Ok(false),
+            Ok(()) => step("remove").and_then(|()| self.sync()).map(|()| true),
+            // Whoever removed it may have been cut before that was durable.
+            Err(Errno::NOENT) => self.sync().map(|()| false),
             Err(error) => Err(error.into()),
         }
     }
@@ -120,7 +121,8 @@ impl Directory {
     /// The disk's.
     pub fn sync(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(fsync(openat(&self.0, ".", flags, Mode::empty())?)?)
+        fsync(openat(&self.0, ".", flags, Mode::empty())?)?;
+        step("sync the directory")
     }
 }
 

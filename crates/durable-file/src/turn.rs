@@ -89,6 +89,9 @@ impl Directory {
         if of_a_writer && FileType::from_raw_mode(about.st_mode) == FileType::RegularFile {
             let file = match open_without_waiting(&self.0, beside, Links::Refused) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(left_by(beside, about.st_uid));
+                }
                 opened => opened?,
             };
             lock(&file, until)?;
@@ -149,8 +152,7 @@ impl Turn<'_> {
             renamed => renamed.map(|()| true)?,
         };
         step("place")?;
-        self.directory.sync()?;
-        step("sync the directory")
+        self.directory.sync()
     }
 }
 
@@ -165,6 +167,16 @@ impl Drop for Turn<'_> {
             let _ = unlinkat(&self.directory.0, &self.beside, AtFlags::empty());
         }
     }
+}
+
+/// Whether its writer is still at work this user cannot see.
+fn left_by(beside: &OsStr, owner: u32) -> io::Error {
+    let what = format!(
+        "the unfinished file {} beside it belongs to the user {owner}, and cannot be taken over by another one: if no command \
+         works there, remove it",
+        beside.display()
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
 /// Locks a file as soon as nobody else has it locked.

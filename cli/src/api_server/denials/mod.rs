@@ -39,15 +39,21 @@ pub(crate) trait DenialMaps: Maps {
             let before = data.insert(ek.to_string(), reason.to_owned());
             Ok(before.as_deref() != Some(reason))
         };
-        self.change(DENIED_MAP, denied).await?;
-        counted.map_err(|error| {
-            let failure = CommandError::new(
-                Exit::Failed,
-                PlaceCode::NotCounted,
-                "the machine is shut out, and that is not counted",
-            );
-            error.because.iter().fold(failure.because(&error.what), CommandError::because)
-        })
+        let half = |code: PlaceCode, what: &str, error: &CommandError| {
+            let failure = CommandError::new(Exit::Failed, code, what).because(&error.what);
+            error.because.iter().fold(failure, CommandError::because)
+        };
+        match (counted, self.change(DENIED_MAP, denied).await) {
+            (Ok(_), Ok(_)) => Ok(()),
+            (Err(error), Ok(_)) => {
+                Err(half(PlaceCode::NotCounted, "the machine is shut out, and that is not counted", &error))
+            }
+            // The cluster's document names it.
+            (Ok(true), Err(error)) => {
+                Err(half(PlaceCode::NotListed, "the machine is shut out, and that is not listed", &error))
+            }
+            (Ok(false) | Err(_), Err(error)) => Err(error),
+        }
     }
 
     /// Whether it was denied.
@@ -108,7 +114,9 @@ pub(crate) trait DenialMaps: Maps {
             self.put_document(&ConfigMap::new(name)).await?;
         }
         for _ in 0..TRIES {
-            let Some((mut map, cluster)) = self.cluster_document().await? else { return Ok(true) };
+            let Some((mut map, cluster)) = self.cluster_document().await? else {
+                return Err(self.is_gone(CLUSTER_MAP));
+            };
             if let Some(counted) = cluster.denials.clone() {
                 drop(self.finished(&counted).await?);
             }
@@ -141,20 +149,20 @@ pub(crate) trait DenialMaps: Maps {
         self.listed(Some(counted.clone())).await
     }
 
-    /// Changes the count, anew where others came first. A cluster of the version before has none.
-    async fn recount(&self, change: impl Fn(&Denials, &CountedDenials) -> CountedDenials) -> Result<(), CommandError> {
+    /// Changes the count, anew where others came first. Whether there is one: a cluster of the version before has none.
+    async fn recount(&self, change: impl Fn(&Denials, &CountedDenials) -> CountedDenials) -> Result<bool, CommandError> {
         for _ in 0..TRIES {
             let Some((mut map, cluster)) = self.cluster_document().await? else {
                 return Err(self.is_gone(CLUSTER_MAP));
             };
-            let Some(counted) = &cluster.denials else { return Ok(()) };
+            let Some(counted) = &cluster.denials else { return Ok(false) };
             let next = change(&self.finished(counted).await?, counted);
             if next == *counted {
-                return Ok(());
+                return Ok(true);
             }
             map.data.insert(CLUSTER_FILE.to_owned(), cluster.counting(next).to_json());
             if self.put_document(&map).await? {
-                return Ok(());
+                return Ok(true);
             }
         }
         Err(others_first(CLUSTER_MAP))

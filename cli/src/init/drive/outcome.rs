@@ -4,6 +4,7 @@ use latchkey_api::SentCode;
 use latchkey_api::v1::{Failed, Succeeded};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{ClusterFile, NodeRecord, Outcome, parse_addresses};
+use latchkey_durable_file::Links;
 use latchkey_keys::Uuid;
 
 use super::{AdminConfig, Attempt, Drive, Goal};
@@ -57,7 +58,7 @@ impl Drive<'_> {
     fn keep_admin_config(&self, config: &[u8]) -> Result<std::path::PathBuf, CommandError> {
         let wanted = self.job.admin_config.clone();
         // An earlier run of this init came so far.
-        if files::read(&wanted, config.len()).is_ok_and(|kept| kept == config) {
+        if files::read_regular(&wanted, config.len(), Links::Refused).is_ok_and(|kept| kept == config) {
             return Ok(wanted);
         }
         match files::write_new(&wanted, config, Readers::OwnerOnly) {

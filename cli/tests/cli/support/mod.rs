@@ -7,4 +7,5 @@ pub mod command;
 pub mod node;
 pub mod operator;
 pub mod plant;
+pub mod stand_in;
 pub mod terminal;

@@ -47,7 +47,7 @@ impl FirmwareDemand {
     fn registers(self) -> PcrSet {
         match self {
             Self::Any => PcrSet::EMPTY,
-            Self::Known => PcrSet::of(&KNOWN_BY).unwrap_or(PcrSet::EMPTY),
+            Self::Known => FirmwareChange::known_by(),
         }
     }
 
@@ -83,6 +83,11 @@ impl FirmwareChange {
     /// and 7, where the firmware measures what it boots and by which keys.
     pub fn registers() -> PcrSet {
         PcrSet::of(&[0, 1, 2, 3, 6]).unwrap_or(PcrSet::EMPTY)
+    }
+
+    /// Those by which firmware is known: its code, and that of option ROMs.
+    pub fn known_by() -> PcrSet {
+        PcrSet::of(&KNOWN_BY).unwrap_or(PcrSet::EMPTY)
     }
 
     /// A change of these is told, and nothing follows.

@@ -205,8 +205,8 @@ impl ClusterStore {
     /// Shuts a TPM out, whatever the other files say; durable when this returns. `reason` is for people.
     ///
     /// # Errors
-    /// [`StoreError`]. With [`StoreError::NotCounted`] the TPM is shut out all the same: also where another program that changes denials
-    /// does not come to its end.
+    /// [`StoreError`]. With [`StoreError::NotCounted`] and [`StoreError::NotListed`] the TPM is shut out all the same; the first also where
+    /// another program that changes denials does not come to its end.
     pub fn deny(&self, ek: &EkDigest, reason: &str) -> Result<(), StoreError> {
         self.deny_within(ek, reason, DENY_PATIENCE)
     }
@@ -216,9 +216,14 @@ impl ClusterStore {
         let directory = self.opened()?;
         let turn = directory.turn_within(DENIED, 0o600, patience);
         let turn = turn.map_err(StoreError::io("lock the denials of", self.path()));
-        let counted = turn.and_then(|turn| self.count_one_more(*ek).map(|()| turn));
-        self.list_denial(ek, reason)?;
-        counted.map(drop).map_err(|why| StoreError::NotCounted { why: Box::new(why) })
+        let counted = turn.and_then(|turn| self.count_one_more(*ek).map(|counts| (counts, turn)));
+        match (counted, self.list_denial(ek, reason)) {
+            (Ok(_), Ok(())) => Ok(()),
+            (Err(why), Ok(())) => Err(StoreError::NotCounted { why: Box::new(why) }),
+            // The cluster's document names it.
+            (Ok((true, _)), Err(why)) => Err(StoreError::NotListed { why: Box::new(why) }),
+            (Ok((false, _)) | Err(_), Err(why)) => Err(why),
+        }
     }
 
     /// Takes a denial back; durable when this returns. Whether there was one.
@@ -330,17 +335,21 @@ impl ClusterStore {
         self.denials()
     }
 
-    fn count_one_more(&self, ek: EkDigest) -> Result<(), StoreError> {
+    /// Whether the TPM is shut out from here on, listed or not.
+    fn count_one_more(&self, ek: EkDigest) -> Result<bool, StoreError> {
         let known = self.finished_denials()?;
-        self.count(|counted| counted.with(ek, &known))
+        Ok(self.count(|counted| counted.with(ek, &known))? || known.has(&ek))
     }
 
-    /// Before there is a cluster nothing counts, nor in one of the version before.
-    fn count(&self, change: impl FnOnce(&CountedDenials) -> CountedDenials) -> Result<(), StoreError> {
-        let Some(cluster) = self.cluster()? else { return Ok(()) };
-        let Some(counted) = &cluster.denials else { return Ok(()) };
+    /// Whether there is a count: before there is a cluster nothing counts, nor in one of the version before.
+    fn count(&self, change: impl FnOnce(&CountedDenials) -> CountedDenials) -> Result<bool, StoreError> {
+        let Some(cluster) = self.cluster()? else { return Ok(false) };
+        let Some(counted) = &cluster.denials else { return Ok(false) };
         let next = change(counted);
-        if next == *counted { Ok(()) } else { self.write_cluster(&cluster.counting(next), Existing::Replace) }
+        if next != *counted {
+            self.write_cluster(&cluster.counting(next), Existing::Replace)?;
+        }
+        Ok(true)
     }
 }
 

@@ -139,6 +139,32 @@ fn a_machine_is_shut_out_although_it_cannot_be_counted() {
     assert!(directory.denials().unwrap().has(&ek(7)));
 }
 
+/// Whoever follows the cluster's document hears of it.
+#[test]
+fn a_machine_is_shut_out_although_it_cannot_be_listed() {
+    let (files, directory) = cluster();
+    // What has the name of the file that is being written, and cannot be removed.
+    let in_the_way = files.path().join(format!("denied/.{}.new", ek(7)));
+    fs::create_dir(&in_the_way).unwrap();
+    let error = directory.deny(&ek(7), "stolen").unwrap_err();
+    assert!(matches!(error, StoreError::NotListed { .. }), "{error}");
+    assert!(error.to_string().contains("denial-not-listed") && error.path().starts_with(files.path()), "{error}");
+    assert!(directory.denials().unwrap().has(&ek(7)));
+    fs::remove_dir(&in_the_way).unwrap();
+    directory.deny(&ek(7), "stolen").unwrap();
+    assert_eq!(
+        (directory.denials().unwrap().lost(), directory.denial_reason(&ek(7)).unwrap()),
+        (0, "stolen".to_owned())
+    );
+    // Where nothing counts, a denial that is not listed is none.
+    let mut cluster = directory.cluster().unwrap().unwrap();
+    (cluster.version, cluster.denials) = (1, None);
+    fs::write(files.path().join("cluster.json"), cluster.to_json()).unwrap();
+    fs::create_dir(files.path().join(format!("denied/.{}.new", ek(8)))).unwrap();
+    assert!(matches!(directory.deny(&ek(8), "").unwrap_err(), StoreError::Io { .. }));
+    assert!(!directory.denials().unwrap().has(&ek(8)));
+}
+
 #[test]
 fn two_who_deny_and_allow_at_once_forget_nothing_for_each_other() {
     let (_files, directory) = cluster();

@@ -5,7 +5,7 @@ use latchkey_durable_file::{Directory, Existing};
 use latchkey_test_support::{in_time, skip};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
 /// Writes `file` once something lies where the new one is made.
@@ -76,4 +76,31 @@ fn a_directory_stays_the_same_when_another_takes_its_path() {
     symlink("theirs", path("ours")).unwrap();
     directory.put("file", 0o600, b"", Existing::Keep).unwrap();
     assert!(path("moved/file").exists() && !path("theirs/file").exists());
+}
+
+/// A command of root's that was cut in a directory of a service's: the service cannot see whether it still works.
+#[test]
+fn what_root_left_in_anothers_directory_is_named_with_its_owner() {
+    const OWNER: u32 = 4711;
+    if !rustix::process::geteuid().is_root() {
+        skip("only root can give directories away");
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    chown(temporary.path(), Some(OWNER), None).unwrap();
+    let left = temporary.path().join(".file.new");
+    fs::write(&left, "half").unwrap();
+    fs::set_permissions(&left, fs::Permissions::from_mode(0o600)).unwrap();
+    let at = temporary.path().to_owned();
+    // Of this thread alone: the kernel keeps users by thread.
+    let put = in_time("a write", move || {
+        let user = rustix::process::Uid::from_raw(OWNER);
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        Directory::open(&at).unwrap().put("file", 0o600, b"", Existing::Replace)
+    });
+    let error = put.unwrap_err();
+    let words = error.to_string();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    assert!(words.contains(".file.new") && words.contains("user 0"), "{words}");
+    fs::remove_file(left).unwrap();
 }

@@ -1,0 +1,27 @@
+//! What the operator says of a machine that is let in, as a rule for its TPM.
+
+use latchkey_cluster_store::{Enrolment, NodeName, NotDenied, PinnedRule, Role, RoleRule};
+
+/// What is said of it. What is not said stays as it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Admission {
+    /// Its role, if the operator says one.
+    pub(crate) role: Option<Role>,
+    /// Its name, if the operator says one.
+    pub(crate) name: Option<NodeName>,
+    /// The role that it has on record.
+    pub(crate) on_record: Option<Role>,
+}
+
+impl Admission {
+    /// Gives the TPM, which is not shut out, its rule; the rule as it is written. A role that is not said is that of the rule before, if
+    /// that let it in, or the one on record; a new machine is a worker.
+    pub(crate) fn write_into(&self, rules: &mut Enrolment, of: &NotDenied) -> PinnedRule {
+        let before = rules.of(&of.ek()).pinned.and_then(|rule| rule.role.role());
+        let role = match self.role.or(before).or(self.on_record) {
+            Some(Role::ControlPlane) => RoleRule::ControlPlane,
+            Some(Role::Worker) | None => RoleRule::Worker,
+        };
+        rules.admit(of.ek(), role, self.name.clone())
+    }
+}

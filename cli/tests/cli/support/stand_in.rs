@@ -1,0 +1,118 @@
+//! In the place of kubectl and its API server: objects are files in one directory, and each can be made to fail.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::command::{Ran, latchkey};
+
+/// A `ConfigMap` is `NAME.json`, a record `node-EK.json`; `list-RESOURCE.json` is what a list shows; where `fails-NAME` is, nobody writes
+/// NAME. What was asked is in `calls`, a line each.
+const SCRIPT: &str = r#"#!/bin/sh
+cd "${0%/*}" || exit 1
+echo "$*" >>calls
+for last; do :; done
+case "$*" in
+"version "*) echo '{"clientVersion": {"gitVersion": "v1.34.0"}}' ;;
+"get --raw /version "*) echo '{"gitVersion": "v1.34.0"}' ;;
+*"--all-namespaces"*) cat "list-$last.json" 2>/dev/null || echo '{"items": []}' ;;
+"get "*" -- configmap "*) cat "$last.json" 2>/dev/null; exit 0 ;;
+"get "*" -- attestednodes"*) cat "node-$last.json" 2>/dev/null; exit 0 ;;
+"create "* | "replace "*)
+    cat >body
+    name=$(sed 's/.*"name":"\([^"]*\)".*/\1/' body)
+    if [ -e "fails-$name" ]; then
+        echo 'Error from server (InternalError): etcd is full' >&2
+        exit 1
+    fi
+    cp body "$name.json"
+    cat body ;;
+"get "* | "delete "* | "drain "*) ;;
+*) exit 1 ;;
+esac
+"#;
+
+/// A cluster that is kept there.
+pub struct StandIn(TempDir);
+
+impl StandIn {
+    /// With its documents, nobody on record and nobody shut out.
+    pub fn new() -> Self {
+        let stand_in = Self(TempDir::new().unwrap());
+        stand_in.program("kubectl", SCRIPT);
+        fs::write(stand_in.path("admin.conf"), "{}").unwrap();
+        stand_in.map("latchkey-cluster", &json!({ "cluster.json": stand_in.cluster(&json!({"count": 0})) }));
+        stand_in.rules(&json!([]));
+        for name in ["latchkey-denied", "latchkey-revisions", "latchkey-pending"] {
+            stand_in.map(name, &json!({}));
+        }
+        stand_in
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A program there.
+    pub fn program(&self, name: &str, script: &str) {
+        use std::io::Write as _;
+        let options = &mut fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o700).open(self.path(name)).unwrap();
+        file.write_all(script.as_bytes()).unwrap();
+    }
+
+    /// The cluster's document, with denials counted so.
+    pub fn cluster(&self, denials: &Value) -> String {
+        json!({
+            "version": 2, "name": "plant", "cluster_id": "cd".repeat(32), "measurement_salt": "01".repeat(32),
+            "key_version": 1, "created_at": 1_800_000_000, "denials": denials,
+        })
+        .to_string()
+    }
+
+    pub fn map(&self, name: &str, data: &Value) {
+        let metadata = json!({ "name": name, "namespace": "latchkey", "resourceVersion": "7" });
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data });
+        fs::write(self.path(&format!("{name}.json")), map.to_string()).unwrap();
+    }
+
+    pub fn rules(&self, pinned: &Value) {
+        let default = json!({ "role": "hold", "name": "as-requested", "on_new_disk": "admit" });
+        let rules = json!({ "version": 1, "pinned": pinned, "default": default });
+        self.map("latchkey-enrolment", &json!({ "enrolment.json": rules.to_string() }));
+    }
+
+    /// The object of a record.
+    pub fn record(&self, ek: &str, spec: &Value) {
+        let object = json!({ "metadata": { "name": ek }, "spec": spec });
+        fs::write(self.path(&format!("node-{ek}.json")), object.to_string()).unwrap();
+        let list = json!({ "items": [object] });
+        fs::write(self.path("list-attestednodes.latchkey.dev.json"), list.to_string()).unwrap();
+    }
+
+    pub fn data(&self, map: &str) -> Value {
+        let text = fs::read(self.path(&format!("{map}.json"))).unwrap();
+        serde_json::from_slice::<Value>(&text).unwrap()["data"].clone()
+    }
+
+    /// From now on nobody writes this document.
+    pub fn fail(&self, map: &str) {
+        fs::write(self.path(&format!("fails-{map}")), "").unwrap();
+    }
+
+    /// What was asked for that changes something.
+    pub fn changes(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
+        let changes =
+            |call: &&str| ["create ", "replace ", "delete ", "drain "].iter().any(|word| call.starts_with(word));
+        calls.lines().filter(changes).map(str::to_owned).collect()
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        let more = ["--kubeconfig", "admin.conf", "--kubectl-program", "./kubectl", "--output", "json"];
+        latchkey(self.0.path(), &[arguments, &more].concat())
+    }
+}
