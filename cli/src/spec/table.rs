@@ -69,7 +69,7 @@ pub(super) const AK_PURPOSE: Flag = Flag {
     long: "ak-purpose",
     value: Some("WORD"),
     need: AtMostOnce,
-    text: "demanded: certificates say that they are of attestation keys, as Azure's do;\nif-there: they may say nothing, as Google's [demanded]",
+    text: "demanded: certificates say that they are of attestation keys, as Azure's do;\nif-there: they may say nothing, or what Google's say [demanded]",
 };
 pub(super) const AK_ALGORITHM: Flag = Flag {
     long: "ak-algorithm",

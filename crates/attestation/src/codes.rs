@@ -364,7 +364,7 @@ reason_codes! {
     /// The certificate is for another key.
     AkCertificateOfAnotherKey = "ak-certificate-of-another-key", Peer, TpmNotTrusted, "send the certificate that belongs to the attestation key in use";
     /// The certificate lacks the purpose of an attestation key, or has another one.
-    AkCertificateNotForAk = "ak-certificate-not-for-ak", Platform, TpmNotTrusted, "take certificates with the extended key usage 2.23.133.8.3 (tcg-kp-AIKCertificate), or say `\"purpose\": \"if-there\"` in the rule if this authority's have none";
+    AkCertificateNotForAk = "ak-certificate-not-for-ak", Platform, TpmNotTrusted, "take certificates with the extended key usage 2.23.133.8.3 (tcg-kp-AIKCertificate), or say `\"purpose\": \"if-there\"` in the rule if this authority's have none, or that of an endorsement key, as Google's of 2021; with a key usage it must be digitalSignature alone";
     /// The certificate, or one of its issuers', is not valid yet.
     AkCertificateNotYetValid = "ak-certificate-not-yet-valid", Platform, TpmNotTrusted, "correct the verifier's clock, or wait until the certificate and its issuers' begin";
     /// The certificate, or one of its issuers', has expired.

@@ -1,6 +1,7 @@
 //! Container images of one program: what they are made of, and what the real containerd thinks of them.
 
 use std::fs;
+use std::io::Read as _;
 use std::process::Command;
 
 use latchkey_image::{ContainerImage, ContainerImageError};
@@ -18,9 +19,30 @@ fn image() -> ContainerImage {
     ContainerImage::new(&elf_sample::static_executable(), "latchkey-join-service", &reference()).unwrap()
 }
 
+/// What a tar file says of who made it, and when: time, user, group, and the names of both.
+fn of_builder(header: &tar::Header) -> (u64, u64, u64, Option<&[u8]>, Option<&[u8]>) {
+    let [time, user, group] = [header.mtime(), header.uid(), header.gid()].map(Result::unwrap);
+    (time, user, group, header.username_bytes(), header.groupname_bytes())
+}
+
+const NOBODYS: (u64, u64, u64, Option<&[u8]>, Option<&[u8]>) = (0, 0, 0, Some(b""), Some(b""));
+
 #[test]
 fn equal_programs_give_equal_images_and_others_give_others() {
-    assert_eq!(image().archive, image().archive);
+    // What another build of the same program, elsewhere and later, would have otherwise.
+    let archive = image().archive;
+    let mut files = tar::Archive::new(archive.as_slice());
+    let mut layers = 0;
+    for mut file in files.entries().unwrap().map(Result::unwrap) {
+        assert_eq!(of_builder(file.header()), NOBODYS, "{:?}", file.path());
+        let mut content = Vec::new();
+        file.read_to_end(&mut content).unwrap();
+        for file in tar::Archive::new(content.as_slice()).entries().unwrap().map_while(Result::ok) {
+            layers += 1;
+            assert_eq!(of_builder(file.header()), NOBODYS, "{:?}", file.path());
+        }
+    }
+    assert_eq!(layers, 1, "the layer's one file");
     let other = elf_sample::executable(2, &[Segment::code(&[0x90; 16])]);
     let other = ContainerImage::new(&other, "latchkey-join-service", &reference()).unwrap();
     assert_ne!(image().digest, other.digest);

@@ -288,6 +288,11 @@ fn a_lease_of_flannel_s_becomes_the_network_of_pods_and_nothing_else_does() {
     let network = pod_network(lease).unwrap();
     assert_eq!(network["plugins"][0]["ipam"]["ranges"][0][0]["subnet"], "10.244.3.0/24");
     assert_eq!(network["plugins"][0]["mtu"], 1450);
+    // As its daemon writes it where nodes have IPv6, too (`WriteSubnetFile`, flannel's `pkg/subnet/subnet.go`), and for IPv6 alone.
+    let (both, second) = lease.split_at(lease.find("FLANNEL_MTU").unwrap());
+    let second = format!("FLANNEL_IPV6_NETWORK=fd00:10:244::/56\nFLANNEL_IPV6_SUBNET=fd00:10:244:3::1/64\n{second}");
+    assert_eq!(pod_network(&format!("{both}{second}")).unwrap(), network);
+    assert!(pod_network(&second).unwrap_err().contains("names no IPv4 network of 24 bits"));
     for (bad, said) in [
         ("", "names no IPv4 network of 24 bits"),
         ("FLANNEL_SUBNET=10.244.3.1/24\n", "names no MTU"),

@@ -52,8 +52,9 @@ pub(crate) struct AkChain {
     pub(crate) purpose: AkPurpose,
 }
 
-/// Whether the certificate of an attestation key must say that it is one (extended key usage tcg-kp-AIKCertificate). Azure's do,
-/// Google's say nothing. One that says something else is refused either way.
+/// Whether the certificate of an attestation key must say that it is one (extended key usage tcg-kp-AIKCertificate). Azure's do. Google's
+/// say nothing, and those of 2021 that they are an endorsement key's, with a key usage that is not one's: both are taken where nothing is
+/// demanded. One that says anything else is refused either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum AkPurpose {

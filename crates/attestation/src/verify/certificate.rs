@@ -16,6 +16,7 @@ use crate::refusal::{ReasonCode, Refusal};
 use crate::spki::public_key;
 use crate::verify::certificate_policies::Shown;
 use crate::verify::chain_words;
+use crate::verify::der::extension;
 
 /// Checks that the identity's certificate is for `ek`, is an EK certificate, and chains to a root of the policy at
 /// `now`. Returns the digest of that root.
@@ -29,8 +30,8 @@ pub(super) fn check_ek(
     let missing = || Refusal::new(EK.missing, "the policy demands an EK certificate");
     let der = CertificateDer::from(identity.ek_certificate().ok_or_else(missing)?);
     let intermediates: Vec<_> = identity.ek_intermediates().map(CertificateDer::from).collect();
-    let issuers = Purposes { any_of: &[EK_CERTIFICATE] };
-    EK.check(chain, &der, ek, (KeyUsage::required(EK_CERTIFICATE), issuers), (intermediates, revoked), now)
+    let own = Purposes { any_of: &[EK_CERTIFICATE], demanded: true };
+    EK.check(chain, &der, ek, own, (intermediates, revoked), now)
 }
 
 /// The same of `ak`. A certificate of an attestation key is its authority's word that it signs nothing but what a TPM made: the
@@ -44,19 +45,23 @@ pub(super) fn check_ak(
 ) -> Result<Digest, Refusal> {
     let missing = || Refusal::new(AK.missing, "the policy demands a certificate of the attestation key");
     let der = CertificateDer::from(identity.ak_certificate().ok_or_else(missing)?);
-    let usage = match rule.purpose {
-        AkPurpose::Demanded => KeyUsage::required(AK_CERTIFICATE),
-        AkPurpose::IfThere => KeyUsage::required_if_present(AK_CERTIFICATE),
+    let own = match (rule.purpose, extension(&der, KEY_USAGE)) {
+        (_, Some(usage)) if usage != DIGITAL_SIGNATURE => {
+            return Err(Refusal::new(AK.purpose, "its key usage is not digitalSignature alone"));
+        }
+        (AkPurpose::Demanded, _) => Purposes { any_of: &[AK_CERTIFICATE], demanded: true },
+        (AkPurpose::IfThere, Some(_)) => Purposes { any_of: AK.of_issuers, demanded: false },
+        (AkPurpose::IfThere, None) => Purposes { any_of: &[AK_CERTIFICATE], demanded: false },
     };
-    // Google's authority for both kinds of keys says that it is one for endorsement keys.
-    let issuers = Purposes { any_of: &[AK_CERTIFICATE, EK_CERTIFICATE] };
-    AK.check(&rule.chain, &der, ak, (usage, issuers), (Vec::new(), revoked), now)
+    AK.check(&rule.chain, &der, ak, own, (Vec::new(), revoked), now)
 }
 
 /// What certificates of one kind of key are refused with.
 struct Kind {
     name: &'static str,
     purpose_name: &'static str,
+    /// The purposes that authorities above it may have.
+    of_issuers: &'static [&'static [u8]],
     missing: ReasonCode,
     of_another: ReasonCode,
     expired: ReasonCode,
@@ -72,6 +77,7 @@ struct Kind {
 const EK: Kind = Kind {
     name: "endorsement key",
     purpose_name: "tcg-kp-EKCertificate (2.23.133.8.1)",
+    of_issuers: &[EK_CERTIFICATE],
     missing: ReasonCode::EkCertificateMissing,
     of_another: ReasonCode::EkCertificateOfAnotherTpm,
     expired: ReasonCode::EkCertificateExpired,
@@ -87,6 +93,8 @@ const EK: Kind = Kind {
 const AK: Kind = Kind {
     name: "attestation key",
     purpose_name: "tcg-kp-AIKCertificate (2.23.133.8.3)",
+    // Google's authorities for both kinds of keys say that they are ones for endorsement keys.
+    of_issuers: &[AK_CERTIFICATE, EK_CERTIFICATE],
     missing: ReasonCode::AkCertificateMissing,
     of_another: ReasonCode::AkCertificateOfAnotherKey,
     expired: ReasonCode::AkCertificateExpired,
@@ -105,7 +113,7 @@ impl Kind {
         chain: &Chain,
         der: &CertificateDer<'_>,
         key: &Public,
-        (usage, issuers): (KeyUsage, Purposes),
+        own: Purposes,
         (mut intermediates, revoked): (Vec<CertificateDer<'_>>, &TpmRevocations),
         now: u64,
     ) -> Result<Digest, Refusal> {
@@ -120,7 +128,8 @@ impl Kind {
             return Err(Refusal::new(self.of_another, detail));
         }
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        self.check_purpose(&certificate, usage, now)?;
+        self.check_purpose(&certificate, own, now)?;
+        let issuers = Purposes { any_of: self.of_issuers, demanded: false };
         let anchors = &chain.anchors;
         let algorithms = shown.algorithms(ALGORITHMS);
         let algorithms: Vec<_> = algorithms.iter().map(|it| it as &dyn SignatureVerificationAlgorithm).collect();
@@ -133,8 +142,8 @@ impl Kind {
 
     /// The certificate must carry the purpose itself. Path building would demand it of the issuers too, which do not
     /// have it; so it is asked without anchors, where the only good outcome is that no issuer is found.
-    fn check_purpose(&self, certificate: &EndEntityCert<'_>, usage: KeyUsage, now: UnixTime) -> Result<(), Refusal> {
-        match certificate.verify_for_usage(ALGORITHMS, &[], &[], now, usage, None, None) {
+    fn check_purpose(&self, certificate: &EndEntityCert<'_>, own: Purposes, now: UnixTime) -> Result<(), Refusal> {
+        match certificate.verify_for_usage(ALGORITHMS, &[], &[], now, own, None, None) {
             Err(Error::UnknownIssuer) => Ok(()),
             Err(error) => Err(self.refuse(&error)),
             Ok(_) => Err(Refusal::new(ReasonCode::VerifierFault, "a certificate verified without a root")),
@@ -174,9 +183,10 @@ impl Kind {
     }
 }
 
-/// What the certificates of a path may be for: nothing in particular, or one of these.
+/// What a certificate may be for: one of these, or, where that is not demanded, nothing in particular.
 struct Purposes {
     any_of: &'static [&'static [u8]],
+    demanded: bool,
 }
 
 impl ExtendedKeyUsageValidator for Purposes {
@@ -190,7 +200,7 @@ impl ExtendedKeyUsageValidator for Purposes {
             others.push(purpose.to_decoded_oid());
         }
         match self.any_of.first() {
-            Some(wanted) if !others.is_empty() => {
+            Some(wanted) if self.demanded || !others.is_empty() => {
                 let (required, present) = (KeyUsage::required(wanted), others);
                 Err(Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required, present }))
             }
@@ -215,6 +225,13 @@ fn is_for(certificate: &EndEntityCert<'_>, key: &Public) -> bool {
     }
 }
 
+/// What a certificate's key may do (RFC 5280, section 4.2.1.3). An endorsement key deciphers or agrees on keys; one that signs and does
+/// nothing else is an attestation key's, whatever the certificate calls itself: Google's of 2021 have the purpose of an endorsement key's.
+///
+/// 2.5.29.15.
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
+/// `digitalSignature`: a BIT STRING with bit 0 alone.
+const DIGITAL_SIGNATURE: &[u8] = &[0x03, 0x02, 0x07, 0x80];
 /// EK Credential Profile, section 3.2.16 (extended key usage): "tcg-kp-EKCertificate … 2.23.133.8.1", as DER content.
 const EK_CERTIFICATE: &[u8] = &[0x67, 0x81, 0x05, 0x08, 0x01];
 /// The same registry: "tcg-kp-AIKCertificate … 2.23.133.8.3".

@@ -10,6 +10,8 @@ use std::ops::Range;
 
 use rustls_pki_types::{AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm};
 
+use super::der::{Elements, Extension, OBJECT_IDENTIFIER, SEQUENCE};
+
 /// Certificates as webpki is shown them, and what was signed of those that are shown otherwise.
 pub(super) struct Shown<'a> {
     pub(super) certificates: Vec<CertificateDer<'a>>,
@@ -84,22 +86,11 @@ struct Critical {
 
 /// Critical policies that are understood; `None` of any other certificate, which is shown as it is.
 fn find_critical(der: &[u8]) -> Option<Critical> {
-    let certificate = Elements::of(der).next_as(SEQUENCE)?;
-    let fields = Elements { at: certificate.start, end: certificate.end, der }.next_as(SEQUENCE)?;
-    let signed = certificate.start..fields.end;
-    let mut fields = Elements { at: fields.start, end: fields.end, der };
-    let extensions = fields.find_map(|(tag, content)| (tag == EXTENSIONS).then_some(content))?;
-    let list = Elements { at: extensions.start, end: extensions.end, der }.next_as(SEQUENCE)?;
-    for (_, extension) in (Elements { at: list.start, end: list.end, der }) {
-        let mut parts = Elements { at: extension.start, end: extension.end, der };
-        if der.get(parts.next_as(OBJECT_IDENTIFIER)?)? != CERTIFICATE_POLICIES {
-            continue;
-        }
-        let flag = parts.next_as(BOOLEAN).filter(|flag| flag.len() == 1 && der.get(flag.start) == Some(&TRUE))?;
-        let value = der.get(parts.next_as(OCTET_STRING)?)?;
-        return understood(value).map(|()| Critical { flag: flag.start, signed });
-    }
-    None
+    let (signed, extensions) = Extension::all(der)?;
+    let policies =
+        extensions.into_iter().find(|extension| der.get(extension.id.clone()) == Some(CERTIFICATE_POLICIES))?;
+    let flag = policies.critical.filter(|flag| flag.len() == 1 && der.get(flag.start) == Some(&TRUE))?;
+    understood(der.get(policies.value)?).map(|()| Critical { flag: flag.start, signed })
 }
 
 /// Checks that these are policies, one at least, whose qualifiers are all known: of another nobody can say what it does to its policy.
@@ -121,51 +112,6 @@ fn understood(policies: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Elements of DER one after the other: tag, and where the content is. Ends where one is cut or of more than 64 KiB; whether it is good
-/// DER, webpki says.
-struct Elements<'a> {
-    der: &'a [u8],
-    at: usize,
-    end: usize,
-}
-
-impl<'a> Elements<'a> {
-    fn of(der: &'a [u8]) -> Self {
-        Self { der, at: 0, end: der.len() }
-    }
-
-    /// The content of the next one, if it is of this kind.
-    fn next_as(&mut self, tag: u8) -> Option<Range<usize>> {
-        self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
-    }
-}
-
-impl Iterator for Elements<'_> {
-    type Item = (u8, Range<usize>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let [tag, first, rest @ ..] = self.der.get(self.at..self.end)? else { return None };
-        let (head, length) = match (first, rest) {
-            (0..=0x7f, _) => (2, usize::from(*first)),
-            (0x81, [length, ..]) => (3, usize::from(*length)),
-            (0x82, [high, low, ..]) => (4, usize::from(u16::from_be_bytes([*high, *low]))),
-            _ => return None,
-        };
-        let content = self.at + head..self.at + head + length;
-        if content.end > self.end {
-            return None;
-        }
-        self.at = content.end;
-        Some((*tag, content))
-    }
-}
-
-const SEQUENCE: u8 = 0x30;
-const BOOLEAN: u8 = 0x01;
-const OCTET_STRING: u8 = 0x04;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-/// `extensions` of `TBSCertificate`: `[3]`.
-const EXTENSIONS: u8 = 0xa3;
 const TRUE: u8 = 0xff;
 const FALSE: u8 = 0;
 /// 2.5.29.32

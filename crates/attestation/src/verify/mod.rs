@@ -14,6 +14,7 @@ mod certificate;
 mod certificate_policies;
 mod chain_error;
 mod credential;
+mod der;
 mod ek_trust;
 #[cfg(feature = "processors")]
 mod hcl;

@@ -10,7 +10,7 @@ use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::record::RecordedEvidence;
 use latchkey_attestation::refusal::ReasonCode;
 use latchkey_attestation::{Appraisal, AttesterIdentity, EkDigest, EkTrust, LockExpectation, Policy};
-use rcgen::{CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, date_time_ymd};
+use rcgen::{CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, KeyUsagePurpose, date_time_ymd};
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};
 
@@ -164,7 +164,7 @@ fn the_certificate_must_hold_now() {
     assert_eq!(verdict("demanded", unknown_and_critical), Some(ReasonCode::AkCertificateChainInvalid));
 }
 
-/// Azure's certificates say that they are an attestation key's, Google's say nothing. Another purpose is never taken.
+/// Azure's certificates say that they are an attestation key's. Another purpose than a key's of a TPM is never taken.
 #[test]
 fn a_purpose_is_demanded_or_taken_as_it_is_there() {
     let none = |params: &mut CertificateParams| params.extended_key_usages.clear();
@@ -175,6 +175,36 @@ fn a_purpose_is_demanded_or_taken_as_it_is_there() {
     for purpose in ["demanded", "if-there"] {
         assert_eq!(verdict(purpose, ek), Some(ReasonCode::AkCertificateNotForAk));
         assert_eq!(verdict(purpose, both), None);
+    }
+}
+
+/// Google's certificates of 2021 say that they are an endorsement key's, of a key that signs and does nothing else; those of today of
+/// endorsement keys say nothing, of a key that deciphers.
+#[test]
+fn a_key_that_signs_alone_is_no_endorsement_key_and_any_other_is_no_attestation_key() {
+    use KeyUsagePurpose::{DigitalSignature, KeyAgreement, KeyEncipherment};
+    let of = |purpose: &[&[u64]], usages: &[KeyUsagePurpose]| {
+        let (purposes, usages) = (purposes(purpose), usages.to_vec());
+        move |params: &mut CertificateParams| {
+            (params.extended_key_usages, params.key_usages) = (purposes, usages);
+        }
+    };
+    let signs = [DigitalSignature];
+    let not_for_ak = Some(ReasonCode::AkCertificateNotForAk);
+    for taken in [&[EK_PURPOSE][..], &[AK_PURPOSE], &[]] {
+        assert_eq!(verdict("if-there", of(taken, &signs)), None, "{taken:?}");
+    }
+    assert_eq!(verdict("demanded", of(&[AK_PURPOSE], &signs)), None);
+    assert_eq!(verdict("demanded", of(&[EK_PURPOSE], &signs)), not_for_ak);
+    assert_eq!(verdict("if-there", of(&[EK_PURPOSE], &[])), not_for_ak);
+    assert_eq!(verdict("if-there", of(&[&[1, 3, 6, 1, 5, 5, 7, 3, 3]], &signs)), not_for_ak);
+    let an_endorsement_keys: [&[_]; 4] =
+        [&[KeyEncipherment], &[KeyAgreement], &[DigitalSignature, KeyEncipherment], &[DigitalSignature, KeyAgreement]];
+    for usages in an_endorsement_keys {
+        for purpose in [&[EK_PURPOSE][..], &[AK_PURPOSE], &[]] {
+            assert_eq!(verdict("if-there", of(purpose, usages)), not_for_ak, "{purpose:?} {usages:?}");
+        }
+        assert_eq!(verdict("demanded", of(&[AK_PURPOSE], usages)), not_for_ak, "{usages:?}");
     }
 }
 

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use crate::support;
 
-use crate::support::certificates::{Authority, authority, authority_params, intermediate, issue_for, key_params};
+use crate::support::certificates::{
+    Authority, authority, authority_params, intermediate, issue_for, key_in, key_params,
+};
 use crate::support::{NOW, begin_code, booted, pinned, policy, policy_json};
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::refusal::ReasonCode;
@@ -255,10 +257,7 @@ fn a_chain_with_critical_policies_that_openssl_made_is_trusted() {
     let rule = json!({"kind": "ek-chain", "roots": [root], "intermediates": [between]});
     let policy = policy(&policy_json(rule));
     let verdict = |certificate: Vec<u8>| {
-        // The key stands uncompressed in a BIT STRING of 66 bytes.
-        let at = certificate.windows(4).position(|bytes| bytes == [0x03, 0x42, 0x00, 0x04]).unwrap() + 3;
-        let point = EccPoint::from_uncompressed(&certificate[at..at + 65], Curve::P256).unwrap();
-        let key = PublicKey::Ecc { curve: Curve::P256, point };
+        let key = key_in(&certificate);
         let ek = Public { key, ..booted(1).ek_public().clone() }.marshal();
         let ak = booted(1).ak_public().marshal();
         let identity = AttesterIdentity::new(ek, Some(certificate), Vec::new(), ak).unwrap();
@@ -346,18 +345,9 @@ fn a_store_of_makers_authorities_is_held_against_the_rule() {
         println!("{}: {}", authority.name, authority.why);
     }
     for certificate in files("keys") {
-        let found = certificate.windows(4).position(|bytes| bytes == [0x03, 0x42, 0x00, 0x04]);
-        let template = EkTemplate::P256L2.public();
-        let ek = if let Some(at) = found {
-            let point = EccPoint::from_uncompressed(&certificate[at + 3..at + 68], Curve::P256).unwrap();
-            Public { key: PublicKey::Ecc { curve: Curve::P256, point }, ..template }
-        } else {
-            // RSAPublicKey of 2048 bits: the modulus stands behind its head.
-            let head = [0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00];
-            let at = certificate.windows(head.len()).position(|bytes| bytes == head).unwrap() + head.len();
-            let modulus = certificate[at..at + 256].to_vec();
-            Public { key: PublicKey::Rsa { bits: 2048, exponent: 0, modulus }, ..EkTemplate::RsaL1.public() }
-        };
+        let key = key_in(&certificate);
+        let template = if matches!(key, PublicKey::Ecc { .. }) { EkTemplate::P256L2 } else { EkTemplate::RsaL1 };
+        let ek = Public { key, ..template.public() };
         let ak = booted(1).ak_public().marshal();
         let identity = AttesterIdentity::new(ek.marshal(), Some(certificate), Vec::new(), ak).unwrap();
         let mut json =

@@ -13,6 +13,7 @@ mod manifests;
 mod measurements;
 mod policies;
 mod quotes;
+mod real_keys;
 mod recordings;
 mod revocations;
 mod snp;

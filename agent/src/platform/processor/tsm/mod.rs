@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::{ProcessorEvidence, ProcessorKind, SnpEvidence, SvsmEvidence, TdxEvidence};
 use latchkey_reason::reason_codes;
+use rustix::io::Errno;
 
 use super::super::mounts;
 
@@ -129,15 +130,20 @@ impl Tsm {
     }
 
     fn entry(&self) -> Result<Entry, TsmError> {
-        let none = |source: io::Error| match source.kind() {
-            io::ErrorKind::NotFound => TsmError::None { path: self.directory.clone(), source },
-            _ => TsmError::Io { path: self.directory.clone(), source },
-        };
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let path = self.directory.join(format!("latchkey-{}-{number}", std::process::id()));
-        fs::create_dir(&path).map_err(none)?;
+        fs::create_dir(&path).map_err(|source| not_made(self.directory.clone(), source))?;
         Ok(Entry(path))
     }
+}
+
+/// Why there is no entry in `path`. ENXIO: the kernel can ask, and no driver of a processor told it how (`tsm_report_make_item`).
+fn not_made(path: PathBuf, source: io::Error) -> TsmError {
+    let nobody = Some(Errno::NXIO.raw_os_error());
+    if source.kind() == io::ErrorKind::NotFound || source.raw_os_error() == nobody {
+        return TsmError::None { path, source };
+    }
+    TsmError::Io { path, source }
 }
 
 impl Entry {

@@ -179,3 +179,15 @@ fn a_report_that_somebody_else_asked_for_meanwhile_is_refused() {
     kernel.join().unwrap();
     assert!(matches!(&error, TsmError::Raced { first, then } if first == "1" && then == "2"), "{error}");
 }
+
+/// `mkdir` says so: there is no configfs-tsm (Linux before 6.7), or nobody who answers for a processor.
+#[test]
+fn a_kernel_without_reports_and_one_without_a_driver_for_them_have_none() {
+    let not_made = |errno: Errno| super::not_made(PathBuf::from("report"), errno.into());
+    for errno in [Errno::NOENT, Errno::NXIO] {
+        assert!(matches!(not_made(errno), TsmError::None { .. }), "{errno}");
+    }
+    for errno in [Errno::ACCESS, Errno::EXIST, Errno::NOMEM] {
+        assert!(matches!(not_made(errno), TsmError::Io { .. }), "{errno}");
+    }
+}

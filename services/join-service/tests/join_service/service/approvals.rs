@@ -77,6 +77,29 @@ fn a_denial_is_an_event_with_its_reason_code_and_stands_without_one() {
     }
 }
 
+/// Whoever may delete requests has all the time that an approval is on its way.
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kube-controller-manager: ./dev e2e api-server"]
+fn an_approval_on_its_way_is_not_for_the_request_that_was_put_in_place_of_its_own() {
+    let machine = Machine::new();
+    let mut site = Site::new(&[&machine]);
+    let proxy = proxied(&mut site);
+    let service = site.rig.start();
+    let holder = site.holder(&ticket(&service, &machine, 1, "edge-1"));
+    let (go, held) = smol::channel::bounded(1);
+    proxy.arm(["PUT", "/anew/approval"], Fault::Held(held), 1);
+    post(&holder, "anew", CLIENT, &node_csr("edge-1", &[], &[]).0);
+    until("the approval to be on its way", || (!proxy.is_armed()).then_some(()));
+    site.admin.delete(&format!("{REQUESTS}/anew"), &json!({})).granted();
+    post(&holder, "anew", CLIENT, &node_csr("control-1", &[], &[]).0);
+    go.try_send(()).unwrap();
+    assert_eq!(site.answer("anew").unwrap_err(), "certificate-of-another-node");
+    let now = site.admin.get(&format!("{REQUESTS}/anew")).granted();
+    let conditions = now["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().all(|condition| condition["type"] == "Denied"), "{now}");
+    assert_eq!(now["status"]["certificate"], Value::Null, "{now}");
+}
+
 /// More than are looked at of one requester at a time.
 const FLOOD: usize = 17;
 
