@@ -51,5 +51,6 @@ fn a_file_of_authorities_that_is_cut_is_refused_with_the_line_at_which_it_is_wro
     fs::write(&path, format!("of the maker\n{}", &whole[..whole.len() / 2])).unwrap();
     let said = new(&directory, &[]).failed(2).err;
     assert!(said.contains("between.pem cannot be used") && said.contains("line 2: the section does not end"), "{said}");
+    assert_eq!(new(&directory, &["--output", "json"]).failed(2).json()["error"]["code"], "pem-malformed");
     assert!(!directory.path().join("policy.json").exists());
 }

@@ -120,6 +120,12 @@ fn firmware_is_added_only_from_a_boot_of_an_image_of_the_manifest() {
     let remove = ["reference", "remove-firmware", "next.json", "recorded-machine", "--out", "third.json"];
     let nothing = operator.run(&remove).failed(2);
     assert!(nothing.err.contains("these do: model-a"), "{}", nothing.err);
+    // Of an image of which firmware alone is enforced every boot would be one.
+    record(&operator, &node, "firmware-alone.json", &["--enforce", "0,2", "--warn", "11"]).succeeded();
+    on(&node, 0xb1);
+    record(&operator, &node, "model-b.json", &["--machine", "model-b"]).succeeded();
+    let any = add(&operator, "firmware-alone.json", "model-b.json", "third.json", &[]).failed(2);
+    assert!(any.out.contains("of no image of demo"), "{}", any.out);
 }
 
 /// A machine whose other registers are enforced and differ would be refused, whatever is said of its firmware.

@@ -226,6 +226,10 @@ mod tests {
             (0x1_0040, b"_BHRfS_M", Foreign::Btrfs),
             (512, b"LABELONE", Foreign::Lvm),
             (4086, b"SWAPSPACE2", Foreign::Swap),
+            (4096, b"EFI PART", Foreign::Gpt),
+            (0, &[0xfc, 0x4e, 0x2b, 0xa9], Foreign::Raid),
+            (4096, &[0xfc, 0x4e, 0x2b, 0xa9], Foreign::Raid),
+            (0, b"integrt\0", Foreign::Integrity),
             (0, b"BitLocker", Foreign::Unknown),
             ((1 << 20) - 1, &[1], Foreign::Unknown),
         ] {

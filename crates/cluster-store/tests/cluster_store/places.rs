@@ -16,13 +16,18 @@ fn ek(byte: u8) -> EkDigest {
     EkDigest::from_hex(&format!("{byte:02x}").repeat(32)).unwrap()
 }
 
+/// A cluster's document, and the record of its first node.
+fn founded() -> (ClusterFile, NodeRecord) {
+    let file = ClusterFile::new("demo", ClusterId::from_bytes([0xc1; 32]), [0x5a; 32], 1, 1_800_000_000);
+    let disk = "0a0a0a0a-0000-4000-8000-000000000001".parse().unwrap();
+    (file, NodeRecord::first(ek(1), "cp-1".parse().unwrap(), Role::ControlPlane, disk, 1, 1_800_000_000))
+}
+
 /// A cluster with one node.
 fn cluster() -> (TempDir, ClusterStore) {
     let files = tempfile::tempdir().unwrap();
     let directory = ClusterStore::make(files.path()).unwrap();
-    let file = ClusterFile::new("demo", ClusterId::from_bytes([0xc1; 32]), [0x5a; 32], 1, 1_800_000_000);
-    let disk = "0a0a0a0a-0000-4000-8000-000000000001".parse().unwrap();
-    let first = NodeRecord::first(ek(1), "cp-1".parse().unwrap(), Role::ControlPlane, disk, 1, 1_800_000_000);
+    let (file, first) = founded();
     directory.writer().unwrap().initialise(&file, &first).unwrap();
     (files, directory)
 }
@@ -196,6 +201,32 @@ fn a_service_that_starts_lists_a_denial_that_was_counted_and_not_listed() {
     drop(FolderRecords::open(directory.clone()).unwrap());
     assert!(files.path().join(format!("denied/{}", ek(7))).exists());
     assert_eq!(directory.denials().unwrap().lost(), 0);
+}
+
+/// Its place went before its entry was written: the cluster's own document still has it, and it is not forgotten with the others.
+#[test]
+fn a_denial_that_was_counted_last_is_known_where_the_place_is_gone_and_is_listed_when_that_is_begun_anew() {
+    let (files, directory) = cluster();
+    directory.deny(&ek(6), "").unwrap();
+    directory.deny(&ek(7), "").unwrap();
+    fs::remove_dir_all(files.path().join("denied")).unwrap();
+    assert_eq!(directory.known_denials().unwrap().iter().collect::<Vec<_>>(), [&ek(7)]);
+    assert!(!directory.count_anew(0).unwrap(), "one is known");
+    assert!(directory.count_anew(1).unwrap());
+    let denials = directory.denials().unwrap();
+    assert_eq!((counted(&directory).count, denials.listed(), denials.has(&ek(7))), (1, 1, true));
+}
+
+#[test]
+fn a_cluster_that_is_made_counts_the_denials_that_were_there_before_it() {
+    let files = tempfile::tempdir().unwrap();
+    ClusterStore::make(files.path()).unwrap().deny(&ek(7), "stolen").unwrap();
+    let (file, first) = founded();
+    ClusterStore::make(files.path()).unwrap().writer().unwrap().initialise(&file, &first).unwrap();
+    let directory = ClusterStore::open(files.path()).unwrap();
+    assert_eq!(counted(&directory), CountedDenials::of(1));
+    fs::remove_file(files.path().join(format!("denied/{}", ek(7)))).unwrap();
+    assert!(directory.not_denied(&ek(1)).is_err(), "its loss is noticed");
 }
 
 /// In the form that the release before counting wrote.

@@ -106,7 +106,25 @@ fn renewed_files_count_at_once() {
 #[test]
 fn metrics_without_a_credential_that_holds_are_refused_before_anything_is_served() {
     type Spoil = fn(&mut Rig);
-    let table: [(Spoil, &str); 6] = [
+    let table: [(Spoil, &str); 8] = [
+        (
+            |rig| {
+                let ended = rig.servers.issue("ended", &["127.0.0.1"], Kind::ExpiredServer);
+                fs::rename(ended.certificate, rig.path("metrics.pem")).unwrap();
+                fs::rename(ended.key, rig.path("metrics.key")).unwrap();
+                rig.config["metrics"]["certificate"] = json!("metrics.pem");
+                rig.config["metrics"]["private_key"] = json!("metrics.key");
+            },
+            "has expired",
+        ),
+        (
+            |rig| {
+                let monitors = Authority::new(rig.directory.path(), "monitors-ca");
+                let ended = monitors.issue("ended", &["monitor.latchkey.test"], Kind::ExpiredClient);
+                fs::rename(ended.certificate, rig.path("monitors-ca.pem")).unwrap();
+            },
+            "has expired",
+        ),
         (
             |rig| {
                 let metrics = rig.config["metrics"].as_object_mut().unwrap();

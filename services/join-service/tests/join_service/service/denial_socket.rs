@@ -134,6 +134,12 @@ fn a_socket_that_others_could_replace_or_that_is_in_use_keeps_the_service_from_s
     of_mode(&rig.path("run"), 0o750);
     refuses(&rig, "nobody else may enter");
     of_mode(&rig.path("run"), 0o700);
+    if geteuid().is_root() {
+        let belongs_to = |user: u32| std::os::unix::fs::chown(rig.path("run"), Some(user), None).unwrap();
+        belongs_to(4711);
+        refuses(&rig, "a directory of this service's user");
+        belongs_to(0);
+    }
     fs::write(&path, "kept").unwrap();
     refuses(&rig, "no socket");
     assert_eq!(fs::read(&path).unwrap(), b"kept");
@@ -179,6 +185,15 @@ fn the_command_line_tells_the_service_and_says_what_it_did_where_the_store_does_
     let allowed = latchkey(&rig, "allow", "worker-1");
     assert_eq!((allowed.status.code(), &json(&allowed)["service"]), (Some(0), &"told".into()));
     until("the store's word", || told(&service, &node).is_none().then_some(()));
+    // What the service alone was told is taken back, too, though the store has nothing.
+    socket.ask(DenialAsk::Deny(node.ek()));
+    let allowed = latchkey(&rig, "allow", "worker-1");
+    assert_eq!((allowed.status.code(), &json(&allowed)["service"]), (Some(0), &"told".into()));
+    assert_eq!(told(&service, &node), None);
+    assert_eq!(json(&latchkey(&rig, "allow", "worker-1"))["error"]["code"], "not-denied");
+    // A mistake in what was typed is that, and nobody had to be told.
+    let wrong = latchkey(&rig, "deny", "nobody");
+    assert!(wrong.status.code() == Some(2) && !json(&wrong).to_string().contains("nobody was told"), "{wrong:?}");
 
     // Of an API server that nobody reaches.
     let store = rig.path("cluster/store.json");
@@ -205,6 +220,9 @@ fn the_command_line_tells_the_service_and_says_what_it_did_where_the_store_does_
     assert_eq!((denied.status.code(), &json(&denied)["service"]), (Some(1), &"not-told".into()));
     assert!(rig.directory.denials().unwrap().has(&node.ek()));
     assert!(String::from_utf8_lossy(&denied.stderr).contains("was not told"), "{denied:?}");
+    // Nor is it one that a machine was removed, which stays denied.
+    let removed = latchkey(&rig, "remove", "worker-1");
+    assert_eq!((removed.status.code(), &json(&removed)["service"]), (Some(1), &"not-told".into()));
     drop(socket);
 }
 

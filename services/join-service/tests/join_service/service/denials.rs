@@ -5,6 +5,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_test_support::until;
 use serde_json::{Value, json};
 use std::fs;
+use std::time::{Duration, Instant};
 
 const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
 const OTHER: &str = "0b0b0b0b-0000-4000-8000-000000000001";
@@ -77,10 +78,12 @@ fn a_denial_that_is_lost_stops_all_keys_and_tickets_until_it_is_back() {
     rig.directory.deny(&last, "").unwrap();
     until("both to be heard of", || (service.metric("denied") == 2).then_some(()));
     let (place, away) = (rig.path("cluster/denied").join(stolen.to_string()), rig.path("cluster/away"));
+    let gone = Instant::now();
     fs::rename(&place, &away).unwrap();
     service.next_line(&["Denials are counted that are not there"]);
     // It could be one that is being written.
     let refused = until("it to be lost", || service.rejoin(&node, DISK).err());
+    assert!(gone.elapsed() >= Duration::from_secs(10), "{:?}", gone.elapsed());
     assert_eq!(refused.code(), "denials-lost");
     assert_eq!(service.join(&other, OTHER, "worker-2").unwrap_err().code(), "denials-lost");
     let (status, page) = service.page("/healthz");
