@@ -19,7 +19,7 @@ use super::service::{self, Telling, Told};
 pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let machines = machines::open(arguments)?;
     let (ek, record) = super::machine(arguments, &*machines)?;
-    let role = match arguments.text("role")? {
+    let wished = match arguments.text("role")? {
         None => None,
         Some("worker") => Some(Role::Worker),
         Some("control-plane") => Some(Role::ControlPlane),
@@ -36,7 +36,7 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     }
     let not_denied = machines.not_denied(ek)?;
     let held = machines.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
-    let said = Admission { role, name, on_record: record.as_ref().map(|record| record.role) };
+    let said = Admission { role: wished, name, on_record: record.as_ref().map(|record| record.role) };
     let rule = machines.admit(&not_denied, &said)?;
     output.report(&AdmitReport {
         ek_sha256: ek,

@@ -100,7 +100,8 @@ pub(crate) trait DenialMaps: Maps {
         if !missing.iter().any(|name| name == DENIED_MAP) {
             return self.denied().await;
         }
-        Ok(Denials::default().counted_by(self.cluster().await?.and_then(|cluster| cluster.denials)))
+        let counted = self.cluster_document().await?.and_then(|(_, cluster)| cluster.denials);
+        Ok(Denials::default().counted_by(counted))
     }
 
     /// Begins anew what is missing, and has the cluster count the denials that are listed, if they are so many; whether they are.
@@ -150,7 +151,10 @@ pub(crate) trait DenialMaps: Maps {
     }
 
     /// Changes the count, anew where others came first. Whether there is one: a cluster of the version before has none.
-    async fn recount(&self, change: impl Fn(&Denials, &CountedDenials) -> CountedDenials) -> Result<bool, CommandError> {
+    async fn recount(
+        &self,
+        change: impl Fn(&Denials, &CountedDenials) -> CountedDenials,
+    ) -> Result<bool, CommandError> {
         for _ in 0..TRIES {
             let Some((mut map, cluster)) = self.cluster_document().await? else {
                 return Err(self.is_gone(CLUSTER_MAP));

@@ -40,7 +40,7 @@ fn fields(mut message: &[u8]) -> Vec<(u64, &[u8], u64)> {
     found
 }
 
-fn field<'a>(message: &'a [u8], number: u64) -> &'a [u8] {
+fn field(message: &[u8], number: u64) -> &[u8] {
     fields(message).into_iter().find(|(found, ..)| *found == number).unwrap().1
 }
 
@@ -101,10 +101,7 @@ impl Cloud {
         let chosen = entries.filter(|entry| entry.file_name().to_str().unwrap().starts_with(beginning));
         let bytes = chosen.map(|entry| fs::read(entry.path()).unwrap());
         bytes
-            .map(|bytes| match PemSection::is_in(&bytes) {
-                true => PemSection::all(&bytes).unwrap().remove(0).der,
-                false => bytes,
-            })
+            .map(|bytes| if PemSection::is_in(&bytes) { PemSection::all(&bytes).unwrap().remove(0).der } else { bytes })
             .collect()
     }
 

@@ -250,7 +250,7 @@ fn of_the_version_before() -> (TempDir, ClusterStore) {
 fn a_cluster_of_the_version_before_is_used_as_it_is_and_counts_once_it_is_told_to() {
     let (files, directory) = of_the_version_before();
     let before = directory.cluster().unwrap().unwrap();
-    assert_eq!((before.version, before.denials), (1, None));
+    assert_eq!((before.version, &before.denials), (1, &None));
     assert_eq!(directory.records().unwrap().into_iter().flatten().count(), 1);
     let text = fs::read_to_string(files.path().join("cluster.json")).unwrap();
     directory.deny(&ek(7), "").unwrap();

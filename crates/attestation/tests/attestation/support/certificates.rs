@@ -48,7 +48,7 @@ pub fn key_in(certificate: &[u8]) -> PublicKey {
     PublicKey::Rsa { bits: 2048, exponent: 0, modulus: certificate[at..at + 256].to_vec() }
 }
 
-/// RFC 8017, appendix A.1.1: RSAPublicKey of 2048 bits, up to the modulus.
+/// RFC 8017, appendix A.1.1: `RSAPublicKey` of 2048 bits, up to the modulus.
 const RSA_2048: [u8; 9] = [0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00];
 
 pub fn issue_for(key: &Public, issuer: &Authority, params: CertificateParams) -> Vec<u8> {
