@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     documents: Mutex<DocumentCache>,
     /// Told whenever the watch of the records says something.
     pub(crate) records_heard: Notify,
+    /// When this machine's clock was last seen to be the API server's.
+    pub(crate) clock_checked: Mutex<Option<Instant>>,
     pub(crate) statuses: Statuses,
     pub(crate) refusals: Refusals,
     pub(crate) requests: RequestWatch,
@@ -100,6 +102,7 @@ impl KubernetesStore {
             cache: Mutex::default(),
             documents: Mutex::default(),
             records_heard: Notify::new(),
+            clock_checked: Mutex::default(),
             statuses: Statuses::default(),
             refusals: Refusals::default(),
             requests: RequestWatch::default(),
