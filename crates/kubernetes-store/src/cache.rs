@@ -205,19 +205,24 @@ impl Cache {
         self.all || !self.untold.is_empty()
     }
 
+    fn told(&self, recorded: &Recorded) -> Recorded {
+        let recorded = recorded.clone();
+        if self.naming.is_sure(&recorded.ek_sha256) { recorded } else { recorded.unconfirmed() }
+    }
+
     /// What has not been told yet.
     pub(crate) fn news(&mut self) -> News {
         let untold = std::mem::take(&mut self.untold);
         if std::mem::take(&mut self.all) {
             let known = self.machines.iter().filter(|(ek, _)| !self.naming.is_withheld(ek));
-            let records = known.filter_map(|(_, machine)| machine.recorded().cloned()).collect();
+            let records = known.filter_map(|(_, machine)| machine.recorded().map(|it| self.told(it))).collect();
             return News::All(Listing { records, damaged: self.damaged.values().cloned().collect() });
         }
         if untold.is_empty() {
             return News::None;
         }
         let change = |ek: EkDigest| match self.get(&ek).filter(|_| !self.naming.is_withheld(&ek)) {
-            Some(known) => Change::Recorded(Box::new(known.recorded.clone())),
+            Some(known) => Change::Recorded(Box::new(self.told(&known.recorded))),
             None => Change::Gone(ek),
         };
         News::Changes(untold.into_iter().map(change).collect())

@@ -125,7 +125,12 @@ impl ApiTurn<'_> {
         {
             tracing::warn!(%error, %ek, "A record that came second could not be deleted yet");
         }
-        if standing == Standing::First { Ok(recorded) } else { Err(came_later(&standing).into()) }
+        let is_sure = self.cache().naming().is_sure(&ek);
+        match standing {
+            Standing::First if is_sure => Ok(recorded),
+            Standing::First => self.replace(record, &recorded, &[]).await,
+            other => Err(came_later(&other).into()),
+        }
     }
 
     /// Has a record say that it is to claim this, and waits until these claims are known to be the first ones.

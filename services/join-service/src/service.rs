@@ -153,6 +153,7 @@ impl JoinService {
             self.store.keep(node.ek(), seen).await;
         }
         let reservation = admitted?;
+        self.store.confirm(node.ek()).await?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;

@@ -13,6 +13,8 @@
 //!    then.
 //! 3. Whatever a service writes into a record later takes both marks away, and is written only where every claim of the record is the
 //!    first one.
+//!    By a provisional record nothing is released without such a write, but where its claims were the first ones at the very moment of
+//!    its creation ([`Naming::is_sure`]).
 //! 4. Of a provisional record with a claim that is not the first one no service tells. If one came later it is *lost*, and every
 //!    service deletes it.
 //!
@@ -23,6 +25,11 @@
 //! has all of them as of one revision (`limit` and `continue` do not change that), so this service had A before it had b: B's claim was
 //! not the first one there, and B was not released. That A was released needs nothing of B: at a there was no claim of B. How many
 //! services there are, and which of them writes what, does not come up.
+//!
+//! *Where A was removed since*, or lost to a third one, B is the first one from then on. A service that has not heard of that may delete
+//! B as lost: so B's service, or whichever the machine asks, writes it again before anything is released by it. That and the deletion name
+//! the same state, and one of them fails. Nobody deletes a record of rule 3's exception: at its creation nobody had claimed the same,
+//! whoever hears of it, and who does so later is later. A listing does not say that of what is new in it.
 //!
 //! *A listing in between* (at the start, after a 410, each ten seconds) says of what is new in it only that it came since the one
 //! before. There a record that stands was before one that is provisional, by rule 3; and of two provisional ones that were written
@@ -177,6 +184,8 @@ impl Place {
 #[derive(Debug, Default)]
 pub(crate) struct Naming {
     objects: BTreeMap<String, Claims>,
+    /// The uids of objects all of whose claims were the first ones when the watch told of their creation.
+    first: BTreeMap<String, String>,
     places: BTreeMap<Claimed, Vec<Place>>,
     at: u64,
 }
@@ -186,13 +195,19 @@ impl Naming {
     pub(crate) fn heard(&mut self, claims: Claims) -> BTreeSet<String> {
         self.at += 1;
         let mut touched = BTreeSet::new();
+        let (object, uid) = (claims.object.clone(), claims.uid.clone());
+        let is_new = self.objects.get(&object).is_none_or(|known| known.uid != uid);
         self.place(claims, &mut touched);
+        if is_new && self.standing_of_all(&object) == Standing::First {
+            self.first.insert(object, uid);
+        }
         touched
     }
 
     /// The watch tells that an object is gone.
     pub(crate) fn gone(&mut self, object: &str) -> BTreeSet<String> {
         let mut touched = BTreeSet::new();
+        self.first.remove(object);
         if let Some(known) = self.objects.remove(object) {
             self.give_up(object, known.of.keys(), &mut touched);
         }
@@ -296,6 +311,13 @@ impl Naming {
     pub(crate) fn withheld(&self) -> BTreeSet<EkDigest> {
         let provisional = self.objects.values().filter(|known| known.mark != Mark::Stands);
         provisional.filter_map(|known| EkDigest::from_hex(&known.object)).filter(|ek| self.is_withheld(ek)).collect()
+    }
+
+    /// Whether nobody ever can have seen this record as a lost one.
+    pub(crate) fn is_sure(&self, ek: &EkDigest) -> bool {
+        let object = ek.to_string();
+        let is_sure = |known: &Claims| known.mark == Mark::Stands || self.first.get(&object) == Some(&known.uid);
+        self.objects.get(&object).is_some_and(is_sure)
     }
 
     /// Whether it is one of these, and one of its claims came later.

@@ -173,7 +173,7 @@ impl Service {
         self.calls.remove(&machine);
         match &call {
             Call::Created(object) => match self.naming.standing_of_all(&name(machine)) {
-                Standing::First => etcd.release(machine, object.uid),
+                Standing::First => self.release(etcd, machine, object),
                 Standing::Later(_) if etcd.objects.get(&machine) == Some(object) => etcd.give_back(machine, object),
                 _ => {}
             },
@@ -195,6 +195,15 @@ impl Service {
         }
     }
 
+    /// By a record of which it is not sure that nobody deletes it, only once it is written again.
+    fn release(&self, etcd: &mut Etcd, machine: usize, object: &Object) {
+        let is_sure = self.naming.is_sure(&EkDigest::from_hex(&name(machine)).unwrap());
+        let standing = Object { mark: Mark::Stands, ..object.clone() };
+        if is_sure || etcd.write(machine, Some(object), Some(standing)).is_some() {
+            etcd.release(machine, object.uid);
+        }
+    }
+
     /// A report, or the use of a ticket.
     fn write(&self, etcd: &mut Etcd, machine: usize) {
         let Some(known) = self.told(etcd, machine).cloned() else { return };
@@ -210,8 +219,8 @@ impl Service {
         let Some(known) = self.told(etcd, machine) else { return };
         // Where two records that are told of claim one thing, nobody gets it: by hand.
         if self.naming.standing(&name(machine), &known.claims) == Standing::First {
-            let uid = known.uid;
-            etcd.release(machine, uid);
+            let known = known.clone();
+            self.release(etcd, machine, &known);
         }
     }
 
