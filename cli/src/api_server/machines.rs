@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::objects::{
-    CLAIM, Claimed, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, PENDING_MAP, node_object,
-};
+use latchkey_cluster_store::objects::{ENROLMENT_MAP, GROUP, NAMESPACE, NODE, PENDING_MAP, node_object};
 use latchkey_cluster_store::{Enrolment, NodeRecord, NotDenied, PendingRecord, PinnedRule, Role};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -38,17 +36,6 @@ struct NodeObject {
 enum NodeSpec {
     Record(Box<NodeRecord>),
     Other(IgnoredAny),
-}
-
-#[derive(Deserialize)]
-struct ClaimObject {
-    metadata: Metadata,
-    spec: ClaimSpec,
-}
-
-#[derive(Deserialize)]
-struct ClaimSpec {
-    ek_sha256: String,
 }
 
 /// Any object of which only that it is there counts.
@@ -121,8 +108,7 @@ impl ApiServer {
     /// demands before it goes, and which Node it is, nobody can say.
     ///
     /// The denial comes first, so that it gets no key while the rest is done and from then on; then its pods go elsewhere, then its
-    /// member of etcd, the Node, what was claimed for it, and the record. Each step is one that is done already when the command is
-    /// run again. A control plane goes only if the etcd of another one is there to be asked.
+    /// member of etcd, the Node, and the record. Each step is one that is done already when the command is run again. A control plane goes only if the etcd of another one is there to be asked.
     pub(crate) async fn forget(
         &self,
         ek: EkDigest,
@@ -132,8 +118,7 @@ impl ApiServer {
             if self.kubectl().get::<Exists>(&resource(NODE), Scope::Cluster, &ek.to_string()).await?.is_some() {
                 return Err(not_readable(ek));
             }
-            let has_rule = self.rules().await?.of(&ek).pinned.is_some();
-            if !has_rule && self.claims_of(ek).await?.is_empty() {
+            if self.rules().await?.of(&ek).pinned.is_none() {
                 return Ok(None);
             }
         }
@@ -169,7 +154,6 @@ impl ApiServer {
         }
         self.end_turn(ek).await?;
         // The record last: by it the machine is found when this is done again.
-        self.release_claims(ek).await?;
         Ok(self.kubectl().delete(&resource(NODE), Scope::Cluster, &ek.to_string()).await?)
     }
 
@@ -185,45 +169,18 @@ impl ApiServer {
         })
     }
 
-    /// Gives back whatever is claimed for this machine.
-    pub(super) async fn release_claims(&self, ek: EkDigest) -> Result<(), CommandError> {
-        for claim in self.claims_of(ek).await? {
-            self.kubectl().delete(&resource(CLAIM), Scope::Cluster, &claim).await?;
-        }
-        Ok(())
-    }
-
-    /// The names of what is claimed for this machine.
-    async fn claims_of(&self, ek: EkDigest) -> Result<Vec<String>, CommandError> {
-        let claims: Vec<ClaimObject> = self.kubectl().list(&resource(CLAIM), Scope::Cluster).await?;
-        let own = claims.into_iter().filter(|claim| claim.spec.ek_sha256 == ek.to_string());
-        Ok(own.map(|claim| claim.metadata.name).collect())
-    }
-
-    /// Puts a record there with what it claims, unless the machine has one.
+    /// Puts a record there, unless the machine has one.
     pub(crate) async fn put_on_record(&self, record: &NodeRecord) -> Result<(), CommandError> {
-        self.claim_all(record).await?;
-        self.create_record(record).await
-    }
-
-    /// Claims what a record names.
-    pub(super) async fn claim_all(&self, record: &NodeRecord) -> Result<(), CommandError> {
-        for claimed in Claimed::by(record) {
-            let document = claimed.object(record).to_string();
-            match self.kubectl().create::<Exists>(document.as_bytes()).await {
-                Ok(_) => {}
-                Err(error) if error.is(StockCode::ObjectExists) => {
-                    let known: Option<ClaimObject> =
-                        self.kubectl().get(&resource(CLAIM), Scope::Cluster, &claimed.object_name()).await?;
-                    if known.is_some_and(|known| known.spec.ek_sha256 != record.ek_sha256.to_string()) {
-                        let what = format!("the {} {} is another machine's", claimed.kind(), claimed.value());
-                        return Err(CommandError::new(Exit::Failed, CommandCode::MachineOnRecord, what));
-                    }
-                }
-                Err(error) => return Err(error.into()),
-            }
+        let (records, _) = self.records().await?;
+        let shares = |other: &&NodeRecord| {
+            let disk = other.uuids().any(|uuid| record.uuids().any(|own| own == uuid));
+            other.ek_sha256 != record.ek_sha256 && (other.name == record.name || disk)
+        };
+        if let Some(NodeRecord { ek_sha256, name, .. }) = records.iter().find(shares) {
+            let what = format!("{}, or a disk of it, is that of {name}, the machine {ek_sha256}", record.name);
+            return Err(CommandError::new(Exit::Failed, CommandCode::MachineOnRecord, what));
         }
-        Ok(())
+        self.create_record(record).await
     }
 
     /// Makes a record; one that is there already stays.

@@ -62,8 +62,8 @@ impl ApiServer {
     /// Makes the record of the machine that has this disk that of another, as [`NodeRecord::moved_to`] says it; the witness for the
     /// disk, and the machine that it was of, if it was not of this one before.
     ///
-    /// While both records name the disk, neither machine gets its key: cut anywhere, this is done again. What was claimed for one
-    /// machine is claimed anew, since a claim does not change; its name and disks stand on records meanwhile, so nobody else gets them.
+    /// While both records name the disk, neither machine gets its key: cut anywhere, this is done again. Name and disks stand
+    /// on records meanwhile, so nobody else gets them.
     pub(crate) async fn move_record(
         &self,
         disk: Uuid,
@@ -75,17 +75,11 @@ impl ApiServer {
         let Some(before) = records.iter().find(names) else { return Ok((self.release_of(to, disk).await?, None)) };
         // A disk that was replaced is nobody's any more, wherever it is.
         before.version_of(disk).map_err(|refusal| refused(&refusal))?;
-        let next = match records.iter().find(|record| record.ek_sha256 == to) {
-            Some(half) if half.is_move_of(before) => half.clone(),
+        match records.iter().find(|record| record.ek_sha256 == to) {
+            Some(half) if half.is_move_of(before) => {}
             Some(_) => return Err(has_a_record(to)),
-            None => {
-                let next = before.moved_to(to, now());
-                self.create_record(&next).await?;
-                next
-            }
-        };
-        self.release_claims(before.ek_sha256).await?;
-        self.claim_all(&next).await?;
+            None => self.create_record(&before.moved_to(to, now())).await?,
+        }
         self.kubectl().delete(&resource(NODE), Scope::Cluster, &before.ek_sha256.to_string()).await?;
         Ok((self.release_of(to, disk).await?, Some(before.ek_sha256)))
     }

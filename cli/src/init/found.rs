@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use latchkey_api::v1::ClusterSettings;
 use latchkey_cluster_store::objects::{
-    CLAIM, CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
+    CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
 };
 use latchkey_cluster_store::{ClusterFile, KubernetesFile, NodeRecord};
 use latchkey_durable_file::Links;
@@ -127,7 +127,7 @@ impl Founding<'_> {
     }
 
     async fn await_resources(&self, api: &ApiServer) -> Result<(), CommandError> {
-        let names = [NODE, CLAIM].map(|(_, plural)| format!("customresourcedefinition/{plural}.{GROUP}"));
+        let names = [format!("customresourcedefinition/{}.{GROUP}", NODE.1)];
         Ok(api.kubectl().wait("established", Scope::Cluster, &names, ESTABLISHED).await?)
     }
 

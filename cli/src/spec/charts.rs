@@ -159,7 +159,7 @@ object at once. What is there is never overwritten: if it differs from the backu
 is being removed, it is named, and the command fails. So is what the API server refuses;
 all else is restored. Objects that were being removed are not made again.
 
-Records of machines and what they claim go with their definitions: where those are
+Records of machines go with their definition: where that is
 there, a record that is missing was removed since by `latchkey node remove`, and comes
 back with --machines only.
 ",

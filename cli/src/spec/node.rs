@@ -129,7 +129,7 @@ pub(super) const REMOVE: Command = Command {
     operands: &[MACHINE],
     flags: &[DIRECTORY, KUBECONFIG, KUBECTL, DENIAL_SOCKET],
     summary: "forgets a machine",
-    about: "Removes its record and its own rule. Nobody gets the keys of its disks any more, and\nits name is free. In a directory it does not shut the machine out: the default rule\ndecides about it, as about a new one. In an API server it does, first: then its pods go\nelsewhere (kubectl drain), and its Node, its record and its claims are removed. Switch\nthe machine off: until its certificate ends it can come back as a Node without disk.",
+    about: "Removes its record and its own rule. Nobody gets the keys of its disks any more, and\nits name is free. In a directory it does not shut the machine out: the default rule\ndecides about it, as about a new one. In an API server it does, first: then its pods go\nelsewhere (kubectl drain), and its Node and its record are removed. Switch the machine\noff: until its certificate ends it can come back as a Node without disk.",
     examples: &["latchkey node remove edge-7 --cluster ./plant"],
     run: nodes::remove,
 };

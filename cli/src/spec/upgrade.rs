@@ -156,8 +156,9 @@ out, and changes nothing: it exits with 1 if something is missing. With --denial
 makes that, empty, and has the cluster count its denials, so that one that gets lost is
 missed: then join services release no key. Where a copy is, put that back instead.
 
-Join services of releases before cannot read a cluster that counts: have all of them on
-this release first.
+Join services of releases before cannot read a cluster that counts, and give names and
+disks otherwise: stop all of them first. In an API server those of this release let
+nobody new in before.
 ",
     examples: &["latchkey upgrade store --cluster ./plant", "latchkey upgrade store --cluster ./plant --denials 2"],
     run: upgrade::store,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::support::cluster::write_chart;
 use crate::support::node::{Behaviour, Happened, Stage};
-use crate::support::plant::{CLAIMS, MAPS, NODES, Plant, error_code};
+use crate::support::plant::{MAPS, NODES, Plant, error_code};
 use latchkey_api::control_plane::{ControlPlaneFiles, NAMES, file};
 use latchkey_api::service_files::ServiceFiles;
 use latchkey_api_server_rig::{ApiServer, Client, program};
@@ -72,7 +72,6 @@ fn init_moves_the_cluster_into_its_api_server_and_the_join_service_can_use_it() 
     assert!(plant.data("latchkey-revisions")["revisions.json"].is_string());
     let nodes = plant.items(NODES);
     assert_eq!((nodes.len(), &nodes[0]["spec"]["role"]), (1, &json!("control-plane")));
-    assert_eq!(plant.items(CLAIMS).len(), 2, "name and disk");
     // The join service's own credentials: its file alone, and its rights alone.
     let kubeconfig = plant.operator.path("plant/join-service.kubeconfig");
     assert_eq!(fs::metadata(&kubeconfig).unwrap().permissions().mode() & 0o777, 0o600);
@@ -116,7 +115,7 @@ fn services_inside_get_credentials_that_the_api_server_knows_and_that_no_documen
     assert!(!plant.operator.path("plant/join-service.kubeconfig").exists());
     // Nothing of the cluster's trust is in the API server.
     let secret = master.split('"').filter(|part| part.len() >= 32).max_by_key(|part| part.len()).unwrap();
-    let everything = ["/api/v1/secrets", "/api/v1/configmaps", NODES, CLAIMS];
+    let everything = ["/api/v1/secrets", "/api/v1/configmaps", NODES];
     let everything: String = everything.iter().map(|path| plant.admin.get(path).granted().to_string()).collect();
     assert!(everything.contains("latchkey-policy") && !everything.contains(secret));
     assert!(!everything.contains("PRIVATE KEY"));
@@ -353,7 +352,6 @@ fn an_init_that_is_cut_at_any_step_goes_on_and_founds_one_cluster() {
         ("helm", "install"),
         ("kubectl", "established"),
         ("kubectl-input", "latchkey-policy"),
-        ("kubectl-input", "NodeClaim"),
         ("kubectl-input", "AttestedNode"),
         ("kubectl-input", "latchkey-cluster"),
         ("kubectl", "approve"),
@@ -383,7 +381,7 @@ fn an_init_that_is_cut_at_any_step_goes_on_and_founds_one_cluster() {
     }
     (plant.kubectl, plant.helm) = (kubectl, helm);
     plant.init(&["--resume"]).succeeded();
-    assert_eq!((plant.items(NODES).len(), plant.items(CLAIMS).len()), (1, 2));
+    assert_eq!(plant.items(NODES).len(), 1);
     let id = plant.operator.json("plant/cluster.json")["cluster_id"].as_str().unwrap().to_owned();
     assert!(plant.data("latchkey-cluster")["cluster.json"].as_str().unwrap().contains(&id));
     assert!(plant.operator.path("plant/join-service.kubeconfig").exists());

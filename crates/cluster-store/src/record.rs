@@ -73,30 +73,50 @@ pub struct Moved {
 }
 
 /// A record that stands where the cluster's records are: it was read from there, or written there and is durable. So whoever has
-/// one may let its disks' keys go: see [`Recorded::release`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// one may let its disks' keys go, unless it may be another's yet ([`Self::unconfirmed`]): see [`Recorded::release`].
+#[derive(Clone, Debug)]
 pub struct Recorded {
     record: NodeRecord,
     revision: u64,
+    confirmed: bool,
 }
+
+impl PartialEq for Recorded {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.record, self.revision) == (&other.record, other.revision)
+    }
+}
+
+impl Eq for Recorded {}
 
 impl Recorded {
     /// For what reads and writes the directory, and for nothing else.
     pub(crate) fn stands(record: NodeRecord) -> Self {
-        Self { record, revision: 0 }
+        Self { record, revision: 0, confirmed: true }
     }
 
     /// A record that was read from another store than a directory, or written there and is durable, as this revision of it: of two
     /// of one machine the higher one is the later. For what reads and writes such a store, and for nothing else: the project's
     /// `clippy.toml` holds that.
     pub fn stands_elsewhere(record: NodeRecord, revision: u64) -> Self {
-        Self { record, revision }
+        Self { record, revision, confirmed: true }
+    }
+
+    /// The same where what it names may be another's yet: it has to be written again before any key is released by it.
+    #[must_use]
+    pub fn unconfirmed(self) -> Self {
+        Self { confirmed: false, ..self }
+    }
+
+    /// Whether keys may be released by it.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
     }
 
     /// A record that stands nowhere, for tests of decisions without a disk.
     #[cfg(feature = "fake-records")]
     pub fn fake(record: NodeRecord) -> Self {
-        Self { record, revision: 0 }
+        Self { record, revision: 0, confirmed: true }
     }
 
     /// Which of two records of one machine is the later; 0 in a directory, where one replaces the other.

@@ -3,7 +3,7 @@
 //! A decision is made on records that are known, and counts only once it is written where all who decide look. Two kinds of place
 //! make that true in two ways. In a directory one program at a time has the turn, so whoever has it knows everything. In an API
 //! server many have turns at once, so a write says which state of the record it was decided on, what two machines must not share
-//! is claimed first, and who came second is told so and decides anew.
+//! is the one's whose record named it first, and who came second is told so and decides anew.
 
 use crate::damaged::DamagedRecord;
 use crate::error::StoreError;
@@ -140,10 +140,10 @@ pub enum PutRefusal {
     #[error("another service wrote the record of this machine first")]
     Overtaken,
     /// Another machine has the name.
-    #[error("the name was claimed for another machine first")]
+    #[error("another machine's record had the name first")]
     NameTaken,
     /// Another machine has one of the disks.
-    #[error("a disk was claimed for another machine first")]
+    #[error("another machine's record had a disk first")]
     DiskTaken,
     /// Another control plane is joining.
     #[error("another control plane is joining")]

@@ -53,10 +53,13 @@ impl Recorded {
     /// The witness for a disk of this record, whose machine is not shut out.
     ///
     /// # Errors
-    /// A disk that is not on it, or that was replaced; a witness of another machine.
+    /// A disk that is not on it, or that was replaced; a witness of another machine; a record that is to be confirmed first.
     pub fn release(&self, disk: Uuid, not_denied: &NotDenied) -> Result<DiskRelease, ReleaseRefusal> {
         if not_denied.ek() != self.ek_sha256 {
             return Err(ReleaseRefusal::MachineDenied { ek: self.ek_sha256 });
+        }
+        if !self.is_confirmed() {
+            return Err(ReleaseRefusal::MachineNotOnRecord { ek: self.ek_sha256 });
         }
         Ok(DiskRelease { disk, version: self.version_of(disk)? })
     }

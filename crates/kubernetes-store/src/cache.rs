@@ -2,8 +2,10 @@
 //!
 //! A listing is the truth, whatever its revisions: where etcd was restored they go backwards. Between two listings news come in two
 //! ways: the watch tells of everything, late; answers to one's own requests tell of one object, at once. An answer is the truth unless
-//! something was learnt of its machine since it was asked for; of what may have crossed on the way the higher revision is the later.
+//! something was learnt of its machine since it was asked for; of what may have crossed on the way the higher revision is the later. But
+//! whose a name or a disk is, listings and the watch say alone ([`crate::naming`]): an answer counts once they have told of what it claims.
 
+use crate::naming::{Claims, Naming};
 use crate::objects::NodeObject;
 use kube::api::ObjectMeta;
 use latchkey_attestation::EkDigest;
@@ -15,6 +17,7 @@ pub(crate) const MAX_NODES: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
+    naming: Naming,
     machines: BTreeMap<EkDigest, Machine>,
     damaged: BTreeMap<String, DamagedRecord>,
     untold: BTreeSet<EkDigest>,
@@ -72,6 +75,11 @@ impl Cache {
         self.machines.get(ek)?.known.as_ref()
     }
 
+    /// Whose what is.
+    pub(crate) fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
     /// Before something is asked for.
     pub(crate) fn moment(&mut self) -> Moment {
         self.moment += 1;
@@ -80,17 +88,24 @@ impl Cache {
 
     /// An object as the watch tells of it. Whether that is news.
     pub(crate) fn heard(&mut self, object: NodeObject) -> Result<bool, TooMany> {
+        let touched = self.naming.heard(Claims::of(&object));
+        self.touch(touched);
         self.take(object, None)
     }
 
-    /// An object as the answer to a request has it that was made then.
+    /// Whoever knows these records may have to hear of them anew.
+    fn touch(&mut self, objects: BTreeSet<String>) {
+        self.untold.extend(objects.iter().filter_map(|object| EkDigest::from_hex(object)));
+    }
+
+    /// An object as the answer to a request has it that was made then; the watch has told of what it claims ([`Naming::knows`]).
     pub(crate) fn answered(&mut self, object: NodeObject, asked: Moment) -> Result<bool, TooMany> {
         self.take(object, Some(asked))
     }
 
     fn take(&mut self, object: NodeObject, asked: Option<Moment>) -> Result<bool, TooMany> {
         match object {
-            NodeObject::Record(recorded, metadata) => {
+            NodeObject::Record(recorded, metadata, _) => {
                 let (ek, revision) = (recorded.ek_sha256, recorded.revision());
                 // Whoever wrote it must hear of it all the same: what it took over may be what is gone by now.
                 self.untold.insert(ek);
@@ -129,6 +144,8 @@ impl Cache {
         if self.damaged.remove(name).is_some() {
             self.all = true;
         }
+        let touched = self.naming.gone(name);
+        self.touch(touched);
         let Some(ek) = EkDigest::from_hex(name) else { return };
         if self.machines.get(&ek).is_none_or(|known| known.revision <= revision) {
             self.untold.insert(ek);
@@ -145,6 +162,14 @@ impl Cache {
         }
     }
 
+    /// The same of a listing of the one who watches: it says whose what is, too.
+    pub(crate) fn listed(&mut self, objects: Vec<NodeObject>, asked: Moment) -> Result<Vec<EkDigest>, TooMany> {
+        let withheld = self.naming.withheld();
+        self.naming.listed(objects.iter().map(Claims::of).collect());
+        self.all |= self.naming.withheld() != withheld;
+        self.replace(objects, asked)
+    }
+
     /// Everything there is, as a listing has it that was asked for then. Machines of which something else was learnt since stay as that
     /// is: which of the two is the later has to be asked.
     pub(crate) fn replace(&mut self, objects: Vec<NodeObject>, asked: Moment) -> Result<Vec<EkDigest>, TooMany> {
@@ -152,7 +177,7 @@ impl Cache {
         let learnt = self.moment();
         for object in objects {
             match object {
-                NodeObject::Record(recorded, metadata) => {
+                NodeObject::Record(recorded, metadata, _) => {
                     let (ek, revision) = (recorded.ek_sha256, recorded.revision());
                     let known = Some(Known { recorded: *recorded, metadata: *metadata });
                     listed.insert(ek, Machine { known, revision, learnt });
@@ -180,18 +205,24 @@ impl Cache {
         self.all || !self.untold.is_empty()
     }
 
+    fn told(&self, recorded: &Recorded) -> Recorded {
+        let recorded = recorded.clone();
+        if self.naming.is_sure(&recorded.ek_sha256) { recorded } else { recorded.unconfirmed() }
+    }
+
     /// What has not been told yet.
     pub(crate) fn news(&mut self) -> News {
         let untold = std::mem::take(&mut self.untold);
         if std::mem::take(&mut self.all) {
-            let records = self.machines.values().filter_map(|machine| machine.recorded().cloned()).collect();
+            let known = self.machines.iter().filter(|(ek, _)| !self.naming.is_withheld(ek));
+            let records = known.filter_map(|(_, machine)| machine.recorded().map(|it| self.told(it))).collect();
             return News::All(Listing { records, damaged: self.damaged.values().cloned().collect() });
         }
         if untold.is_empty() {
             return News::None;
         }
-        let change = |ek: EkDigest| match self.get(&ek) {
-            Some(known) => Change::Recorded(Box::new(known.recorded.clone())),
+        let change = |ek: EkDigest| match self.get(&ek).filter(|_| !self.naming.is_withheld(&ek)) {
+            Some(known) => Change::Recorded(Box::new(self.told(&known.recorded))),
             None => Change::Gone(ek),
         };
         News::Changes(untold.into_iter().map(change).collect())
@@ -228,7 +259,7 @@ mod tests {
 
     fn listed(cache: &mut Cache, objects: Vec<NodeObject>) {
         let asked = cache.moment();
-        assert_eq!(cache.replace(objects, asked).unwrap(), [], "nothing crossed it");
+        assert_eq!(cache.listed(objects, asked).unwrap(), [], "nothing crossed it");
     }
 
     fn is_all(news: &News) -> bool {
@@ -305,7 +336,7 @@ mod tests {
         cache.absent(ek(2), put);
         assert_eq!(cache.answered(object(4, 6, 6), put), Ok(true));
         assert_eq!(cache.answered(object(3, 7, 7), put), Ok(true));
-        let unsure = cache.replace(vec![object(1, 1, 1), object(2, 1, 1), object(3, 7, 7)], asked).unwrap();
+        let unsure = cache.listed(vec![object(1, 1, 1), object(2, 1, 1), object(3, 7, 7)], asked).unwrap();
         assert_eq!(unsure, [ek(1), ek(2), ek(4)]);
         assert_eq!([1, 2, 3, 4].map(|number| known(&cache, number)), [Some(5), None, Some(7), Some(6)]);
         // And it does not stay for ever: the next listing has it, or it is gone.

@@ -1,11 +1,11 @@
-//! A cluster's records, claims and documents in its own API server, so that any number of join services decide as one.
+//! A cluster's records and documents in its own API server, so that any number of join services decide as one.
 //!
 //! | what | object | who writes it |
 //! |---|---|---|
 //! | a machine's record | `AttestedNode`, cluster-scoped, named by its EK digest; `spec` is [`latchkey_cluster_store::NodeRecord`] | join services |
 //! | what was last seen of a machine, for people | its `status` | join services, beside the decisions |
 //! | a refusal, for people | `Event` on the `AttestedNode`, or on the cluster's `ConfigMap` | join services, beside the decisions |
-//! | that a name or a disk is one machine's | `NodeClaim`, cluster-scoped, named by kind and hash of what is claimed | join services |
+//! | that a name or a disk is one machine's | the records themselves, in the order of etcd: whose was the first (`naming`) | |
 //! | that a control plane is joining | `Lease` `latchkey` | join services |
 //! | policy, manifests, rules, cluster, denials, collateral | `ConfigMap`s `latchkey-policy`, `-references`, `-enrolment`, `-cluster`, `-denied`, `-collateral`; keys are the files of a cluster directory | the operator |
 //! | revisions accepted, machines that wait | `ConfigMap`s `latchkey-revisions`, `latchkey-pending` | join services |
@@ -19,15 +19,12 @@
 //! there. What it decides counts once it is written:
 //!
 //! 1. a machine that joins as a control plane takes the lease;
-//! 2. the name and the disks that are new on its record are claimed: a claim is an object whose creation is atomic and whose name
-//!    follows from what is claimed, so of two services that claim one thing one is told that it exists;
-//! 3. the record is created, or replaced if it still is the revision that the decision was made on. A machine's record is its TPM's
-//!    claim: two of one name cannot be.
+//! 2. the record is created, or replaced if it still is the revision that the decision was made on. A machine's record is its TPM's
+//!    claim: two of one name cannot be;
+//! 3. where it names what it did not name before, the service waits until its watch tells of that: then it knows everything that others
+//!    wrote before, and whose claim was the first (`naming`).
 //!
-//! Who comes second is told which of these it was, and is refused or decides anew. A crash in between leaves claims without a
-//! record; they hold what they name for that same machine, and for another one only after a service has seen them unchanged for ten
-//! minutes and found no record that names the same. A machine that comes again with its own claim changes it, and is removed by
-//! nobody who looked before.
+//! Who comes second is told which of these it was, and is refused or decides anew.
 //!
 //! # How old that is
 //!
@@ -46,12 +43,12 @@
 
 mod beside;
 mod cache;
-mod claims;
 mod connection;
 mod documents;
 mod error;
 mod events;
 mod lease;
+mod naming;
 mod objects;
 mod records;
 mod requests;
@@ -64,7 +61,7 @@ pub use error::{ApiCode, ApiStoreCode, is_overload};
 pub use latchkey_cluster_store::objects::{GROUP, NAMESPACE, VERSION};
 pub use objects::{chart_definitions, custom_resource_definitions};
 pub use requests::{Answered, Standing, WaitingRequest};
-pub use store::{KubernetesStore, OnChange, Timing};
+pub use store::{KubernetesStore, OnChange};
 
 /// Every reason code of this crate.
 pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {

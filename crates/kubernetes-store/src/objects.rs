@@ -1,18 +1,15 @@
 //! Latchkey's own resources: how they are called, their schemas, and a record as an object.
 
 use crate::error::{ApiCode, elsewhere};
+use crate::naming::Mark;
 use kube::api::{ApiResource, DynamicObject, ObjectMeta};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::objects::{CLAIM, GROUP, NODE, VERSION};
+use latchkey_cluster_store::objects::{GROUP, NODE, VERSION};
 use latchkey_cluster_store::{ContentError, DamagedRecord, NodeRecord, Recorded, StoreError};
 use serde_json::{Value, json};
 
 pub(crate) fn nodes() -> ApiResource {
     resource(NODE)
-}
-
-pub(crate) fn claims() -> ApiResource {
-    resource(CLAIM)
 }
 
 fn resource((kind, plural): (&str, &str)) -> ApiResource {
@@ -45,8 +42,8 @@ pub(crate) fn node_object(record: &NodeRecord, metadata: ObjectMeta) -> DynamicO
 /// An object among the records, read.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeObject {
-    /// A record, and what else the object carries.
-    Record(Box<Recorded>, Box<ObjectMeta>),
+    /// A record, what else the object carries, and how it was written.
+    Record(Box<Recorded>, Box<ObjectMeta>, Mark),
     /// It cannot be used.
     Damaged(Box<DamagedRecord>),
 }
@@ -60,7 +57,8 @@ pub(crate) fn node_of(object: DynamicObject) -> NodeObject {
         #[expect(clippy::disallowed_methods, reason = "it was read from the API server, or written there and answered")]
         Ok((record, revision)) => {
             let recorded = Recorded::stands_elsewhere(record, revision);
-            NodeObject::Record(Box::new(recorded), Box::new(kept_of(metadata)))
+            let mark = Mark::of(&metadata, data.get("status").is_some_and(|status| !status.is_null()));
+            NodeObject::Record(Box::new(recorded), Box::new(kept_of(metadata)), mark)
         }
         Err(error) => {
             let bytes = if spec.len() > latchkey_cluster_store::MAX_RECORD { "" } else { &spec };
@@ -103,8 +101,8 @@ fn kept_of(metadata: ObjectMeta) -> ObjectMeta {
 }
 
 /// The custom resource definitions, as the chart installs them.
-pub fn custom_resource_definitions() -> [Value; 2] {
-    [node_definition(), claim_definition()]
+pub fn custom_resource_definitions() -> [Value; 1] {
+    [node_definition()]
 }
 
 /// The same as a file of the chart: `charts/latchkey/templates/definitions.yaml`, which `./dev docs` writes.
@@ -224,32 +222,4 @@ fn status_schema() -> Value {
             "lastReport": { "type": "string", "format": "date-time" },
         },
     })
-}
-
-fn claim_definition() -> Value {
-    let column = |name: &str, path: &str| json!({ "name": name, "type": "string", "jsonPath": path });
-    let version = json!({
-        "name": VERSION, "served": true, "storage": true,
-        "additionalPrinterColumns": [
-            column("Kind", ".spec.kind"), column("Value", ".spec.value"), column("Machine", ".spec.ek_sha256"),
-        ],
-        "schema": { "openAPIV3Schema": {
-            "type": "object",
-            "required": ["spec"],
-            "properties": { "spec": {
-                "type": "object",
-                "required": ["kind", "value", "ek_sha256"],
-                "properties": {
-                    "kind": { "type": "string", "enum": ["name", "disk"] },
-                    "value": { "type": "string", "minLength": 1, "maxLength": 253 },
-                    "ek_sha256": { "type": "string", "pattern": "^[0-9a-f]{64}$" },
-                },
-                // A claim that could be changed would be none.
-                "x-kubernetes-validations": [
-                    { "rule": "self == oldSelf", "message": "a claim does not change: remove it, and let the machine ask again" },
-                ],
-            }},
-        }},
-    });
-    definition(CLAIM, "nc", &version)
 }

@@ -1,24 +1,26 @@
 //! The records: who writes them, and how.
 
-use crate::cache::{Cache, MAX_NODES, Moment};
-use crate::claims::{self, Former, Owner, claim_called};
+use crate::cache::{Cache, Known, MAX_NODES, Moment};
 use crate::connection::in_time;
-use crate::error::{ApiCode, elsewhere, failed, is_conflict};
+use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_absent, is_conflict};
+use crate::naming::{Claimed, PROVISIONAL, RESERVES, Standing, is_provisional};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
 use crate::store::{KubernetesStore, Shared, too_many};
-use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams, Preconditions};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::objects::Claimed;
 use latchkey_cluster_store::{
-    News, NodeRecord, NodeStatus, PendingRecord, PutError, PutRefusal, RecordStore, Recorded, RefusedMachine,
-    StoreError, Turn,
+    Documents as _, News, NodeRecord, NodeStatus, PendingRecord, PutError, PutRefusal, RecordStore, Recorded,
+    RefusedMachine, StoreError, Turn,
 };
 use latchkey_kubernetes_client::PAGE;
-use std::sync::MutexGuard;
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Turns at once: as many requests as keep etcd's log busy while each waits for it.
 const TURNS: usize = 24;
+/// How often it is looked for lost records that nobody has deleted: whoever made one does so at once, unless it ends or is cut off.
+const LOST: Duration = Duration::from_secs(10);
 
 impl RecordStore for KubernetesStore {
     fn turns_at_once(&self) -> usize {
@@ -69,96 +71,161 @@ impl ApiTurn<'_> {
         read_one(self.store.shared(), ek).await
     }
 
-    /// Lease, claims, record.
+    /// Lease, record; see [`crate::naming`].
     async fn write(&self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Recorded, PutError> {
         let ek = record.ek_sha256;
+        let new = new_claims(record, before);
+        if !new.is_empty() {
+            self.check_version()?;
+        }
         let joins =
             record.joining_since.is_some() && before.and_then(|before| before.joining_since) != record.joining_since;
         if joins && !in_time("leases", self.store.lease().take(&self.store.leases(), ek)).await? {
             return Err(PutRefusal::LeaseHeld.into());
         }
-        self.claim_what_is_new(record, before).await?;
-        let former = self.former_name(record, before).await;
-        let about = node_called(&ek);
-        let recorded = in_time(&about, self.place(record, before)).await?;
-        let Some(recorded) = recorded else {
-            self.read(&ek).await?;
-            return Err(PutRefusal::Overtaken.into());
+        let recorded = match before {
+            None => self.create(record).await?,
+            Some(before) if new.is_empty() => self.replace(record, before, &[]).await?,
+            Some(before) => {
+                let reserved = self.reserve(before, &new).await?;
+                self.replace(record, &reserved, &[]).await?
+            }
         };
-        self.give_up_what_is_gone(record, before, former).await;
+        self.give_up_what_is_gone(record, before).await;
         Ok(recorded)
     }
 
-    /// The claim of the name that the machine gives up, as it is before that.
-    async fn former_name(&self, record: &NodeRecord, before: Option<&Recorded>) -> Option<Former> {
-        let before = before.filter(|before| before.name != record.name)?;
-        let (claimed, client) = (Claimed::Name(before.name.clone()), self.store.shared().client.clone());
-        let looked = in_time("nodeclaims", claims::former(&client, &claimed, record.ek_sha256)).await;
-        looked.unwrap_or_else(|error| {
-            stays_claimed(&error, &record.ek_sha256);
-            None
-        })
+    /// Services of the release before claim by other objects, and do not see what this one does: none may run any more, and none does
+    /// where the cluster's document is of a version that they refuse.
+    fn check_version(&self) -> Result<(), StoreError> {
+        match self.store.cluster()? {
+            Some(cluster) if cluster.denials.is_none() => {
+                let detail =
+                    "cluster.json is of version 1: services of the release before may give the same names and disks";
+                Err(elsewhere("configmaps/latchkey-cluster", ApiStoreCode::NotUpgraded, detail))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// At the same time: each waits for a write of etcd's log.
-    async fn claim_what_is_new(&self, record: &NodeRecord, before: Option<&Recorded>) -> Result<(), PutError> {
+    /// Creates a machine's first record, and waits until its claims are known to be the first ones.
+    async fn create(&self, record: &NodeRecord) -> Result<Recorded, PutError> {
         let (shared, ek) = (self.store.shared(), record.ek_sha256);
-        let claims = new_claims(record, before);
-        let made = claims.iter().map(|claimed| async move {
-            let about = claim_called(claimed);
-            in_time(&about, claims::claim(shared, claimed, ek)).await.map(|owner| (claimed, owner))
+        // Of a call that was cut short.
+        let left = lost(shared, &ek);
+        if let Some(left) = left {
+            in_time(&node_called(&ek), give_back(shared, &ek, &left.metadata)).await?;
+        }
+        let marked =
+            ObjectMeta { annotations: Some([(PROVISIONAL.to_owned(), String::new())].into()), ..ObjectMeta::default() };
+        let (recorded, metadata) = self.write_object(record, None, marked).await?;
+        let standing = self.cache().naming().standing_of_all(&ek.to_string());
+        if matches!(standing, Standing::Later(_))
+            && let Err(error) = in_time(&node_called(&ek), give_back(shared, &ek, &metadata)).await
+        {
+            tracing::warn!(%error, %ek, "A record that came second could not be deleted yet");
+        }
+        let is_sure = self.cache().naming().is_sure(&ek);
+        match standing {
+            Standing::First if is_sure => Ok(recorded),
+            Standing::First => self.replace(record, &recorded, &[]).await,
+            other => Err(came_later(&other).into()),
+        }
+    }
+
+    /// Has a record say that it is to claim this, and waits until these claims are known to be the first ones.
+    async fn reserve(&self, before: &Recorded, new: &[Claimed]) -> Result<Recorded, PutError> {
+        let object = before.ek_sha256.to_string();
+        let standing = || self.cache().naming().standing(&object, new);
+        // Reserved by a call that was cut short, unless that is what it claimed before.
+        let is_told = self.cache().naming().is_at(&object, before.revision());
+        if is_told && standing() == Standing::First {
+            return Ok(before.clone());
+        }
+        let reserved = self.replace(before, before, new).await?;
+        match standing() {
+            Standing::First => Ok(reserved),
+            other => {
+                // What stays reserved holds nothing that another has, and goes with the next write.
+                if let Err(error) = self.replace(before, &reserved, &[]).await {
+                    tracing::warn!(?error, ek = %before.ek_sha256, "What a record reserved could not be given back yet");
+                }
+                Err(came_later(&other).into())
+            }
+        }
+    }
+
+    /// Replaces a record that still is the one of before, and has it reserve this.
+    async fn replace(
+        &self,
+        record: &NodeRecord,
+        before: &Recorded,
+        reserves: &[Claimed],
+    ) -> Result<Recorded, PutError> {
+        let ek = record.ek_sha256;
+        let known = self.cache().get(&ek).cloned();
+        let Some(Known { mut metadata, .. }) = known.filter(|known| known.recorded.revision() == before.revision())
+        else {
+            return Err(self.overtaken(&ek).await);
+        };
+        if is_provisional(&metadata) {
+            // Found, and not ours: whoever made it was cut short, or is at it still.
+            let standing = self.cache().naming().standing_of_all(&ek.to_string());
+            if standing != Standing::First {
+                return Err(came_later(&standing).into());
+            }
+        }
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.retain(|key, _| key != PROVISIONAL && key != RESERVES);
+        if !reserves.is_empty() {
+            annotations.insert(RESERVES.to_owned(), serde_json::to_string(reserves).unwrap_or_default());
+        }
+        self.write_object(record, Some(before), metadata).await.map(|(recorded, _)| recorded)
+    }
+
+    /// Writes the object, and takes over what stands there then, once the watch has told of all that it claims.
+    async fn write_object(
+        &self,
+        record: &NodeRecord,
+        before: Option<&Recorded>,
+        metadata: ObjectMeta,
+    ) -> Result<(Recorded, ObjectMeta), PutError> {
+        let (api, ek, about) = (self.nodes(), record.ek_sha256, node_called(&record.ek_sha256));
+        let asked = self.cache().moment();
+        let (name, object) = (ek.to_string(), node_object(record, metadata));
+        let written = in_time(&about, async {
+            let written = match before {
+                None => api.create(&PostParams::default(), &object).await,
+                Some(_) => api.replace(&name, &PostParams::default(), &object).await,
+            };
+            match written {
+                Ok(object) => self.store.shared().take_over(node_of(object), asked).await.map(Some),
+                // 404: it was there when it was decided on, and is gone.
+                Err(error) if is_conflict(&error) || (before.is_some() && is_absent(&error)) => Ok(None),
+                Err(error) => Err(failed(&about, &error)),
+            }
         });
-        for (claimed, owner) in futures_util::future::try_join_all(made).await? {
-            match (owner, claimed) {
-                (Owner::Us, _) => {}
-                (Owner::Another, Claimed::Name(_)) => return Err(PutRefusal::NameTaken.into()),
-                (Owner::Another, Claimed::Disk(_)) => return Err(PutRefusal::DiskTaken.into()),
+        match written.await? {
+            None => Err(self.overtaken(&ek).await),
+            Some(NodeObject::Record(recorded, metadata, _)) if **recorded == *record => Ok((*recorded, *metadata)),
+            // An admission webhook, or a schema of another release: what stands there is not what was decided.
+            Some(_) => {
+                let detail = "what was written is not what the API server keeps";
+                Err(elsewhere(&about, ApiCode::AnswerUnusable, detail).into())
             }
-        }
-        Ok(())
-    }
-
-    /// The record as it stands then; `None` if another wrote it first.
-    async fn place(&self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Option<Recorded>, StoreError> {
-        let (api, about) = (self.nodes(), node_called(&record.ek_sha256));
-        let (metadata, asked) = {
-            let mut cache = self.cache();
-            let asked = cache.moment();
-            let known = cache.get(&record.ek_sha256);
-            if known.map(|known| known.recorded.revision()) != before.map(Recorded::revision) {
-                return Ok(None);
-            }
-            (known.map(|known| known.metadata.clone()), asked)
-        };
-        let name = record.ek_sha256.to_string();
-        let written = match metadata {
-            None => api.create(&PostParams::default(), &node_object(record, ObjectMeta::default())).await,
-            Some(metadata) => api.replace(&name, &PostParams::default(), &node_object(record, metadata)).await,
-        };
-        match written {
-            Ok(object) => match node_of(object) {
-                NodeObject::Record(recorded, metadata) if **recorded == *record => {
-                    self.take_over(NodeObject::Record(recorded.clone(), metadata), asked)?;
-                    Ok(Some(*recorded))
-                }
-                // An admission webhook, or a schema of another release: what stands there is not what was decided.
-                other => {
-                    self.take_over(other, asked)?;
-                    Err(elsewhere(&about, ApiCode::AnswerUnusable, "what was written is not what the API server keeps"))
-                }
-            },
-            // 404: it was there when it was decided on, and is gone.
-            Err(error) if is_conflict(&error) || (before.is_some() && crate::error::is_absent(&error)) => Ok(None),
-            Err(error) => Err(failed(&about, &error)),
         }
     }
 
-    fn take_over(&self, object: NodeObject, asked: Moment) -> Result<(), StoreError> {
-        self.store.shared().take_over(object, asked)
+    /// Another wrote the record first: which it is then is known by now, or why it is not.
+    async fn overtaken(&self, ek: &EkDigest) -> PutError {
+        match self.read(ek).await {
+            Ok(()) => PutRefusal::Overtaken.into(),
+            Err(error) => error.into(),
+        }
     }
 
     /// After the record stands. What fails here is told, and costs only what it names until it is mended.
-    async fn give_up_what_is_gone(&self, record: &NodeRecord, before: Option<&Recorded>, former: Option<Former>) {
+    async fn give_up_what_is_gone(&self, record: &NodeRecord, before: Option<&Recorded>) {
         let Some(before) = before else { return };
         let ek = record.ek_sha256;
         if before.joining_since.is_some() && record.joining_since.is_none() {
@@ -167,17 +234,59 @@ impl ApiTurn<'_> {
                 tracing::warn!(%error, %ek, "The control-plane lease could not be given back, and ends by itself");
             }
         }
-        if let Some(former) = former {
-            let client = self.store.shared().client.clone();
-            if let Err(error) = in_time("nodeclaims", claims::release(&client, former)).await {
-                stays_claimed(&error, &ek);
-            }
-        }
     }
 }
 
-fn stays_claimed(error: &StoreError, ek: &EkDigest) {
-    tracing::warn!(%error, %ek, "A machine's former name stays claimed for it");
+/// What is told to whoever did not come first.
+fn came_later(standing: &Standing) -> PutRefusal {
+    match standing {
+        Standing::Later(Claimed::Name(_)) => PutRefusal::NameTaken,
+        Standing::Later(Claimed::Disk(_)) => PutRefusal::DiskTaken,
+        // It is decided anew, by what is known then.
+        Standing::First | Standing::Unclear | Standing::Unheard => PutRefusal::Overtaken,
+    }
+}
+
+fn lost(shared: &Shared, ek: &EkDigest) -> Option<Known> {
+    let cache = shared.cache();
+    cache.get(ek).filter(|_| cache.naming().is_lost(ek)).cloned()
+}
+
+/// Deletes this very object, if it was not written since.
+async fn give_back(shared: &Shared, ek: &EkDigest, metadata: &ObjectMeta) -> Result<(), StoreError> {
+    let (api, asked): (Api<DynamicObject>, _) =
+        (Api::all_with(shared.client.clone(), &nodes()), shared.cache().moment());
+    let ObjectMeta { uid, resource_version, .. } = metadata.clone();
+    let preconditions = Some(Preconditions { uid, resource_version });
+    match api.delete(&ek.to_string(), &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+        Ok(_) => shared.cache().absent(*ek, asked),
+        // Another service did so, or it is another one now: the watch tells.
+        Err(error) if is_absent(&error) || is_conflict(&error) => {}
+        Err(error) => return Err(failed(&node_called(ek), &error)),
+    }
+    Ok(())
+}
+
+/// Deletes lost records that whoever made them left there. Never ends by itself.
+pub(crate) async fn give_back_what_is_lost(shared: Arc<Shared>) {
+    let mut unclear = BTreeSet::new();
+    loop {
+        tokio::time::sleep(LOST).await;
+        let withheld = shared.cache().naming().withheld();
+        unclear.retain(|ek| withheld.contains(ek));
+        for ek in withheld {
+            let Some(left) = lost(&shared, &ek) else {
+                if unclear.insert(ek) {
+                    tracing::error!(%ek, "Two new records name one thing, and which was first is not known: remove one of the machines");
+                }
+                continue;
+            };
+            tracing::warn!(%ek, node = left.recorded.name.as_str(), "A record that came second was left there, and is deleted");
+            if let Err(error) = in_time(&node_called(&ek), give_back(&shared, &ek, &left.metadata)).await {
+                tracing::warn!(%error, %ek, "A record that came second could not be deleted yet");
+            }
+        }
+    }
 }
 
 impl KubernetesStore {
@@ -206,25 +315,39 @@ async fn list_all(shared: &Shared) -> Result<(), StoreError> {
             break;
         }
     }
-    shared.take_listing(objects, asked).await
+    // Whose what is, the watch says: of all of this it has told then.
+    for object in &objects {
+        in_time(about, async { Ok(shared.until_known(object).await) }).await?;
+    }
+    let unsure = shared.cache().replace(objects, asked).map_err(|_| too_many())?;
+    for ek in unsure {
+        read_one(shared, &ek).await?;
+    }
+    Ok(())
 }
 
 /// Reads one record, and takes it over.
-pub(crate) async fn read_one(shared: &Shared, ek: &EkDigest) -> Result<(), StoreError> {
+async fn read_one(shared: &Shared, ek: &EkDigest) -> Result<(), StoreError> {
     let (about, asked) = (node_called(ek), shared.cache().moment());
-    let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
-    let answer = async { api.get_opt(&ek.to_string()).await.map_err(|error| failed(&about, &error)) };
-    match in_time(&about, answer).await? {
-        Some(object) => shared.take_over(node_of(object), asked)?,
+    match read(shared, ek).await? {
+        Some(object) => drop(in_time(&about, shared.take_over(object, asked)).await?),
         None => shared.cache().absent(*ek, asked),
     }
     Ok(())
 }
 
+/// One record as it is now.
+pub(crate) async fn read(shared: &Shared, ek: &EkDigest) -> Result<Option<NodeObject>, StoreError> {
+    let about = node_called(ek);
+    let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
+    let answer = async { api.get_opt(&ek.to_string()).await.map_err(|error| failed(&about, &error)) };
+    Ok(in_time(&about, answer).await?.map(node_of))
+}
+
+/// What the record claims that the one before does not.
 fn new_claims(record: &NodeRecord, before: Option<&Recorded>) -> Vec<Claimed> {
-    let name = (before.is_none_or(|before| before.name != record.name)).then(|| Claimed::Name(record.name.clone()));
-    let is_new = |uuid: &latchkey_keys::Uuid| before.is_none_or(|before| before.uuids().all(|known| known != *uuid));
-    name.into_iter().chain(record.uuids().filter(is_new).map(Claimed::Disk)).collect()
+    let known: Vec<_> = before.into_iter().flat_map(|before| Claimed::by(before)).collect();
+    Claimed::by(record).filter(|claimed| !known.contains(claimed)).collect()
 }
 
 impl Turn for ApiTurn<'_> {

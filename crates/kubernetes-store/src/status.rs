@@ -86,7 +86,7 @@ async fn write(shared: &Shared, ek: &EkDigest, status: &NodeStatus) -> Result<()
     let patch = Patch::Merge(status_object(ek, status));
     match api.patch_status(&ek.to_string(), &PatchParams::default(), &patch).await {
         // A later revision of the object with the same record: known at once, so that the next decision is not overtaken by it.
-        Ok(object) => shared.take_over(node_of(object), asked),
+        Ok(object) => shared.take_over(node_of(object), asked).await.map(drop),
         // It was removed meanwhile.
         Err(error) if is_absent(&error) => Ok(()),
         Err(error) => Err(failed(&node_called(ek), &error)),

@@ -1,13 +1,14 @@
 //! The store as a whole: a connection, what is known, and who hears of changes.
 
 use crate::cache::{Cache, Moment};
-use crate::claims::ClaimsSeen;
 use crate::connection::{certificate_ends, wait};
 use crate::documents::{DocumentCache, FOLLOWED};
 use crate::error::{ApiCode, elsewhere, is_unanswered, of_api};
 use crate::events::{Refusals, write_events};
 use crate::lease::ControlPlaneLease;
+use crate::naming::Claims;
 use crate::objects::NodeObject;
+use crate::records::give_back_what_is_lost;
 use crate::requests::RequestWatch;
 use crate::status::{Statuses, write_statuses};
 use crate::watch;
@@ -20,26 +21,14 @@ use latchkey_kubernetes_client::Connection;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// How long the first listing may take.
 const FIRST_LISTING: Duration = Duration::from_secs(30);
-
-/// Times that decide something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// How long a claim whose machine has no record of what it claims is seen unchanged here before another machine gets that. Far
-    /// longer than any request of a join may be under way.
-    pub stale_claim: Duration,
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self { stale_claim: Duration::from_mins(10) }
-    }
-}
 
 /// Who hears of changes: called often, and must not wait for anything.
 pub type OnChange = Box<dyn Fn() + Send + Sync>;
@@ -57,7 +46,10 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     cache: Mutex<Cache>,
     documents: Mutex<DocumentCache>,
-    pub(crate) claims: ClaimsSeen,
+    /// Told whenever the watch of the records says something.
+    pub(crate) records_heard: Notify,
+    /// When this machine's clock was last seen to be the API server's.
+    pub(crate) clock_checked: Mutex<Option<Instant>>,
     pub(crate) statuses: Statuses,
     pub(crate) refusals: Refusals,
     pub(crate) requests: RequestWatch,
@@ -104,20 +96,13 @@ impl KubernetesStore {
     /// # Errors
     /// [`StoreError::Elsewhere`] with an [`ApiCode`]: a service that knows nothing of the cluster does not start.
     pub fn open(kubeconfig: &Path) -> Result<Self, StoreError> {
-        Self::open_with(kubeconfig, Timing::default())
-    }
-
-    /// The same with other times than the built-in ones.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn open_with(kubeconfig: &Path, timing: Timing) -> Result<Self, StoreError> {
         let connection = Connection::open(kubeconfig).map_err(of_api)?;
-        let shared = Arc::new(Shared::of(connection.client(), timing.stale_claim));
+        let shared = Arc::new(Shared::of(connection.client()));
         let mut following = vec![connection.handle().spawn(watch::follow_records(Arc::clone(&shared)))];
         for name in FOLLOWED {
             following.push(connection.handle().spawn(watch::follow_document(Arc::clone(&shared), name)));
         }
+        following.push(connection.handle().spawn(give_back_what_is_lost(Arc::clone(&shared))));
         following.push(connection.handle().spawn(write_statuses(Arc::clone(&shared))));
         following.push(connection.handle().spawn(write_events(Arc::clone(&shared))));
         let following = Mutex::new(following);
@@ -195,12 +180,13 @@ impl Drop for KubernetesStore {
 
 impl Shared {
     /// What nothing has filled yet.
-    pub(crate) fn of(client: Client, stale_claim: Duration) -> Self {
+    pub(crate) fn of(client: Client) -> Self {
         Self {
             client,
             cache: Mutex::default(),
             documents: Mutex::default(),
-            claims: ClaimsSeen::new(stale_claim),
+            records_heard: Notify::new(),
+            clock_checked: Mutex::default(),
             statuses: Statuses::default(),
             refusals: Refusals::default(),
             requests: RequestWatch::default(),
@@ -219,13 +205,28 @@ impl Shared {
         lock(&self.documents)
     }
 
-    /// An object that the API server answered with to what was asked then.
-    pub(crate) fn take_over(&self, object: NodeObject, asked: Moment) -> Result<(), StoreError> {
-        let news = self.cache().answered(object, asked).map_err(|_| too_many())?;
+    /// An object that the API server answered with to what was asked then, once the watch has told of all that it claims.
+    pub(crate) async fn take_over(&self, object: NodeObject, asked: Moment) -> Result<NodeObject, StoreError> {
+        self.until_known(&object).await;
+        let news = self.cache().answered(object.clone(), asked).map_err(|_| too_many())?;
         if news {
             self.tell(Watched::Records);
         }
-        Ok(())
+        Ok(object)
+    }
+
+    /// Until the watch has told of all that an object claims.
+    pub(crate) async fn until_known(&self, object: &NodeObject) {
+        let claims = Claims::of(object);
+        loop {
+            let mut heard = pin!(self.records_heard.notified());
+            // Before it is looked: what is heard meanwhile is not missed.
+            heard.as_mut().enable();
+            if self.cache().naming().knows(&claims) {
+                return;
+            }
+            heard.await;
+        }
     }
 
     /// Tells who follows. Held by nobody meanwhile: who is told may ask at once.

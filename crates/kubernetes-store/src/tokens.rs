@@ -7,9 +7,8 @@
 //! it made: where the two differ there is no token. One that could not be deleted then is worthless, because no certificate is approved for it, and goes when the controller for
 //! expired tokens finds it.
 
-use crate::connection::in_time;
-use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_absent, is_conflict};
-use crate::store::KubernetesStore;
+use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_absent};
+use crate::store::{KubernetesStore, lock};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -19,6 +18,7 @@ use latchkey_cluster_store::{NodeName, StoreError};
 use latchkey_keys::SecretVec;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// The group that tokens of tickets are in: kubeadm gives it nothing.
 pub const GROUP: &str = "system:bootstrappers:latchkey";
@@ -30,8 +30,46 @@ const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(60);
 
 const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
-/// Ids are drawn by chance, and one may be taken.
-const TRIES: usize = 8;
+
+/// So long the clocks are taken for the same that were seen to be.
+const CLOCKS_GOOD: Duration = Duration::from_mins(1);
+
+/// A token that is drawn and not made: the record that names it is written at the same time.
+pub struct DrawnToken {
+    token: BootstrapToken,
+    secret: SecretVec,
+    asked: Timestamp,
+}
+
+impl std::fmt::Debug for DrawnToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DrawnToken").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+impl DrawnToken {
+    /// Draws one that begins now.
+    ///
+    /// # Errors
+    /// [`StoreError::Elsewhere`], without randomness.
+    pub fn draw() -> Result<Self, StoreError> {
+        let (id, secret) = (drawn::<ID_LENGTH>()?, SecretVec::from_slice(&drawn::<SECRET_LENGTH>()?));
+        let asked = Timestamp::now();
+        let token = SecretVec::from([&id[..], b".", secret.expose()].concat());
+        let (id, expires_at) = (text(&id), expiry(asked)?.as_second());
+        Ok(Self { token: BootstrapToken { id, text: token, expires_at, clocks: None }, secret, asked })
+    }
+
+    /// See [`BootstrapToken::id`].
+    pub fn id(&self) -> &str {
+        self.token.id()
+    }
+
+    /// See [`BootstrapToken::expires_at`].
+    pub fn expires_at(&self) -> i64 {
+        self.token.expires_at()
+    }
+}
 
 /// A token, `ID.SECRET`.
 pub struct BootstrapToken {
@@ -74,46 +112,48 @@ impl std::fmt::Debug for BootstrapToken {
 }
 
 impl KubernetesStore {
-    /// Makes a token for this one node. Blocks: never on the client's own thread.
+    /// Makes a token for this one node. Ids are drawn by chance: where one is taken, so is the whole token. Blocks: never on the
+    /// client's own thread.
     ///
     /// # Errors
     /// [`StoreError::Elsewhere`].
-    pub fn issue_token(&self, node: &NodeName) -> Result<BootstrapToken, StoreError> {
-        let api = self.secrets();
-        for _ in 0..TRIES {
-            let (id, secret) = (drawn::<ID_LENGTH>()?, drawn::<SECRET_LENGTH>()?);
-            let asked = Timestamp::now();
-            let expires = expiry(asked)?;
-            let about = format!("secrets/bootstrap-token-{}", text(&id));
-            let object = token_object(&id, &secret, node.as_str(), expires);
-            let created = self.connection().handle().block_on(in_time(&about, async {
-                match api.create(&PostParams::default(), &object).await {
-                    Ok(created) => Ok(Some(created)),
-                    Err(error) if is_conflict(&error) => Ok(None),
-                    Err(error) => Err(failed(&about, &error)),
-                }
-            }))?;
-            if let Some(created) = created {
-                let clocks = compare_clocks(&created, asked).err();
-                let token = [&id[..], b".", &secret[..]].concat();
-                let (id, expires_at) = (text(&id), expires.as_second());
-                return Ok(BootstrapToken { id, text: SecretVec::from(token), expires_at, clocks });
-            }
-        }
-        Err(elsewhere("secrets", ApiCode::Conflict, "every id that was drawn is taken"))
+    pub fn issue_token(&self, drawn: DrawnToken, node: &NodeName) -> Result<BootstrapToken, StoreError> {
+        let (api, DrawnToken { mut token, secret, asked }) = (self.secrets(), drawn);
+        let about = format!("secrets/bootstrap-token-{}", token.id);
+        let object = token_object(token.id.as_bytes(), secret.expose(), node.as_str(), expiry(asked)?);
+        let created = self.wait(&about, async {
+            api.create(&PostParams::default(), &object).await.map_err(|error| failed(&about, &error))
+        })?;
+        token.clocks = self.compare_clocks(&created, asked).err();
+        Ok(token)
     }
 
-    /// Asks what time it is, by a token that is not kept. Blocks: never on the client's own thread.
+    /// Asks what time it is, by a token that is not kept, unless that was seen a moment ago. Blocks: never on the client's own thread.
     ///
     /// # Errors
     /// [`StoreError::Elsewhere`]; `api-clocks-differ` where they do.
+    pub fn check_clock_lately(&self) -> Result<(), StoreError> {
+        let checked = *lock(&self.shared().clock_checked);
+        if checked.is_some_and(|checked| checked.elapsed() < CLOCKS_GOOD) { Ok(()) } else { self.check_clock() }
+    }
+
+    /// The same, whatever was seen before.
+    ///
+    /// # Errors
+    /// As [`Self::check_clock_lately`].
     pub fn check_clock(&self) -> Result<(), StoreError> {
         let (api, asked) = (self.secrets(), Timestamp::now());
         let object = token_object(&drawn::<ID_LENGTH>()?, &drawn::<SECRET_LENGTH>()?, "none", expiry(asked)?);
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         let created =
             self.wait("secrets", async { api.create(&dry, &object).await.map_err(|error| failed("secrets", &error)) })?;
-        compare_clocks(&created, asked)
+        self.compare_clocks(&created, asked)
+    }
+
+    fn compare_clocks(&self, created: &Secret, asked: Timestamp) -> Result<(), StoreError> {
+        let compared = compare_clocks(created, asked);
+        *lock(&self.shared().clock_checked) = compared.is_ok().then(Instant::now);
+        compared
     }
 
     /// Deletes a token by its id; one that is gone already is as good. Blocks: never on the client's own thread.

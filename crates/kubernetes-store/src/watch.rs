@@ -3,8 +3,9 @@
 use crate::cache::{MAX_NODES, Moment};
 use crate::connection::in_time;
 use crate::error::{failed, is_forbidden, of_api};
+use crate::naming::Claims;
 use crate::objects::{NodeObject, called, node_of, nodes, revision_of};
-use crate::records::read_one;
+use crate::records::read;
 use crate::store::{Shared, Watched, too_many};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject};
@@ -69,6 +70,7 @@ impl Sink<DynamicObject> for Records {
             self.took = asked.elapsed();
             self.shared.note_listed(Watched::Records, asked);
         }
+        self.shared.records_heard.notify_waiters();
         if self.shared.cache().has_news() {
             self.shared.tell(Watched::Records);
         }
@@ -88,11 +90,17 @@ impl Sink<DynamicObject> for Records {
 }
 
 impl Shared {
-    /// Takes over a listing of all records that was asked for then.
-    pub(crate) async fn take_listing(&self, objects: Vec<NodeObject>, asked: Moment) -> Result<(), StoreError> {
-        let unsure = self.cache().replace(objects, asked).map_err(|_| too_many())?;
+    /// Takes over a listing of all records that the watch begins with, and that was asked for then.
+    async fn take_listing(&self, objects: Vec<NodeObject>, asked: Moment) -> Result<(), StoreError> {
+        let unsure = self.cache().listed(objects, asked).map_err(|_| too_many())?;
         for ek in unsure {
-            read_one(self, &ek).await?;
+            let asked = self.cache().moment();
+            match read(self, &ek).await? {
+                // What it claims that is new, the watch tells next: it would wait here for itself.
+                Some(object) if !self.cache().naming().knows(&Claims::of(&object)) => {}
+                Some(object) => drop(self.take_over(object, asked).await?),
+                None => self.cache().absent(ek, asked),
+            }
         }
         Ok(())
     }

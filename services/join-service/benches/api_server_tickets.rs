@@ -2,8 +2,8 @@
 //!
 //! Everything runs on this machine and shares its processors: etcd, which writes through to the disk, the API server, the service
 //! and the machines that ask, with fake TPMs made of software keys. Time is the clock's. The service has the rights that our
-//! chart gives, and the chart's policies look at what it writes. A first join claims name, disk and TPM, writes the record and
-//! makes a bootstrap token; a rejoin reads.
+//! chart gives, and the chart's policies look at what it writes. A first join writes the record, makes a bootstrap token at
+//! the same time, and hears of the record; a rejoin reads.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
 

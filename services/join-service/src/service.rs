@@ -8,7 +8,7 @@ use crate::keys::{KeyError, KeySource};
 use crate::metrics::{Method, Metrics};
 use crate::server;
 use crate::store::{Concluded, Reservation, Store};
-use crate::tokens::{Entry, Tokens};
+use crate::tokens::{Drawn, Entry, Tokens};
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{
     self, ClusterJoin, Join, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse,
@@ -110,11 +110,14 @@ impl JoinService {
         drop(self.denials.of(&node.ek())?);
         let (rules, key_version) = (snapshot.own.rules(), withheld.version());
         let name = reservation.admitted().ok_or(Refusal::RecordNotWritten)?.name();
-        let entry = self.tokens.issue(name, snapshot.own.material.as_ref()).await?;
-        let on_record = entry.as_ref().and_then(Entry::record);
+        let drawn = self.tokens.draw(name, snapshot.own.material.as_ref()).await?;
+        let on_record = drawn.as_ref().map(Drawn::record);
         let denials = self.denials.clone();
-        let concluded = self.store.conclude(reservation, rules, (key_version, on_record), denials).await?;
-        let Concluded { grant, release, turn, superseded } = concluded;
+        let concluded = self.store.conclude(reservation, rules, (key_version, on_record), denials);
+        // At the same time: each waits for a write of etcd's log. What is left of the one where the other fails is given back, or
+        // taken over when the machine asks again.
+        let (entry, concluded) = smol::future::zip(self.tokens.make(drawn), concluded).await;
+        let (entry, Concluded { grant, release, turn, superseded }) = (entry?, concluded?);
         self.tokens.end(superseded.filter(|_| entry.is_some()));
         let disk_key = self.checked(keys.release(withheld, &release))?;
         let control_planes = self.store.look(State::control_plane_addresses);
@@ -150,6 +153,7 @@ impl JoinService {
             self.store.keep(node.ek(), seen).await;
         }
         let reservation = admitted?;
+        self.store.confirm(node.ek()).await?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;

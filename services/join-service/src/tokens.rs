@@ -1,14 +1,15 @@
-//! The bootstrap token of a ticket, where the cluster is kept in an API server: made before the record that names it, deleted when it
-//! is good for nothing any more.
+//! The bootstrap token of a ticket, where the cluster is kept in an API server: drawn first, made while the record is written that
+//! names it, deleted when it is good for nothing any more.
 
 use crate::back_end::BackEnd;
-use crate::decision::Refusal;
+use crate::decision::{Refusal, State};
 use crate::store::Store;
 use latchkey_api::v1::ClusterJoin;
 use latchkey_attesting_service::clock::unix;
 use latchkey_cluster_store::{ClusterMaterial, NodeName, StoreError, TicketRecord};
-use latchkey_kubernetes_store::KubernetesStore;
-use latchkey_kubernetes_store::tokens::BootstrapToken;
+use latchkey_kubernetes_store::tokens::{BootstrapToken, DrawnToken};
+use latchkey_kubernetes_store::{ApiStoreCode, KubernetesStore};
+use latchkey_reason::ReasonCode as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,16 @@ pub(crate) struct Tokens {
     store: Arc<Store>,
 }
 
-/// What a node joins by, beside its keys. Ended when it is dropped, unless the ticket is on record.
+/// What a node is to join by: a token that is drawn and not made.
+#[derive(Debug)]
+pub(crate) struct Drawn {
+    token: DrawnToken,
+    node: NodeName,
+    material: Arc<ClusterMaterial>,
+    api: Arc<KubernetesStore>,
+}
+
+/// What a node joins by, beside its keys. Ended when it is dropped, unless its ticket is given.
 #[derive(Debug)]
 pub(crate) struct Entry {
     token: Option<BootstrapToken>,
@@ -36,25 +46,36 @@ impl Tokens {
         Self { api: back_end.api_server().cloned(), store }
     }
 
-    /// A token for this node alone; `None` where the cluster is kept in a directory.
-    pub(crate) async fn issue(
+    /// Draws a token for this node alone, which no record names; `None` where the cluster is kept in a directory.
+    pub(crate) async fn draw(
         &self,
         node: &NodeName,
         material: Option<&Arc<ClusterMaterial>>,
-    ) -> Result<Option<Entry>, Refusal> {
+    ) -> Result<Option<Drawn>, Refusal> {
         let Some(api) = self.api.clone() else { return Ok(None) };
         let material = Arc::clone(material.ok_or(Refusal::ClusterNotDescribed)?);
-        let node = node.clone();
+        let checks = Arc::clone(&api);
+        let named = node.clone();
+        // Before anything is written: by a wrong clock records would be wrong, too.
+        self.store.beside(move || checks.check_clock_lately().map_err(|error| not_made(&named, &error))).await?;
+        loop {
+            let token = DrawnToken::draw().map_err(|error| not_made(node, &error))?;
+            let is_named = |state: &State| state.ticket_holder(token.id(), self.store.now()).is_some();
+            if !self.store.look(is_named) {
+                return Ok(Some(Drawn { token, node: node.clone(), material, api }));
+            }
+        }
+    }
+
+    /// Makes a token that was drawn.
+    pub(crate) async fn make(&self, drawn: Option<Drawn>) -> Result<Option<Entry>, Refusal> {
+        let Some(Drawn { token, node, material, api }) = drawn else { return Ok(None) };
         let made = self.store.beside(move || {
-            let failed = |refusal, error: StoreError| {
-                tracing::error!(%error, node = node.as_str(), "No bootstrap token could be made");
-                refusal
-            };
-            let token = api.issue_token(&node).map_err(|error| failed(Refusal::TokenNotMade, error))?;
+            let token = api.issue_token(token, &node).map_err(|error| not_made(&node, &error))?;
             // From here on it is ended with this value, however often that takes.
             let mut entry = Entry { token: Some(token), material, api };
             let clocks = entry.token.as_mut().map_or(Ok(()), BootstrapToken::check_clocks);
-            clocks.map_err(|error| failed(Refusal::ClocksDiffer, error))?;
+            clocks.map_err(|error| not_made(&node, &error))?;
             Ok(entry)
         });
         made.await.map(Some)
@@ -68,13 +89,14 @@ impl Tokens {
     }
 }
 
-impl Entry {
+impl Drawn {
     /// What the node's record says of the ticket.
-    pub(crate) fn record(&self) -> Option<TicketRecord> {
-        let token = self.token.as_ref()?;
-        Some(TicketRecord::new(token.id(), u64::try_from(token.expires_at()).unwrap_or_default()))
+    pub(crate) fn record(&self) -> TicketRecord {
+        TicketRecord::new(self.token.id(), u64::try_from(self.token.expires_at()).unwrap_or_default())
     }
+}
 
+impl Entry {
     /// What the ticket says, now that its record stands; `control_planes` are the addresses of those on record.
     pub(crate) fn into_ticket(mut self, control_planes: Vec<IpAddr>) -> ClusterJoin {
         let mut join = ClusterJoin::default();
@@ -99,6 +121,13 @@ impl Drop for Entry {
             end(Arc::clone(&self.api), token.id().to_owned(), ends_at);
         }
     }
+}
+
+fn not_made(node: &NodeName, error: &StoreError) -> Refusal {
+    tracing::error!(%error, node = node.as_str(), "No bootstrap token could be made");
+    let differ =
+        matches!(error, StoreError::Elsewhere { reason, .. } if *reason == ApiStoreCode::ClocksDiffer.reason());
+    if differ { Refusal::ClocksDiffer } else { Refusal::TokenNotMade }
 }
 
 /// Deletes a token, and tries again where the API server does not answer: until it has ended by itself, `ends_at` seconds after the

@@ -13,7 +13,6 @@ use super::node::{Behaviour, FakeNode};
 use super::operator::Operator;
 
 pub const NODES: &str = "/apis/latchkey.dev/v1alpha1/attestednodes";
-pub const CLAIMS: &str = "/apis/latchkey.dev/v1alpha1/nodeclaims";
 pub const MAPS: &str = "/api/v1/namespaces/latchkey/configmaps";
 
 /// The cluster, and who works on it.

@@ -171,7 +171,7 @@ mod tests {
                     }
                 }
             });
-            let shared = Arc::new(Shared::of(Client::new(service, "n"), Duration::ZERO));
+            let shared = Arc::new(Shared::of(Client::new(service, "n")));
             tokio::spawn(follow(Arc::clone(&shared), CLIENT_SIGNER));
             Self { shared, asked }
         }

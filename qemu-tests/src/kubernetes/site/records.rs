@@ -61,9 +61,9 @@ impl Site {
         self.ask(&["--namespace", "kube-system", "get", "secrets", of_tokens, "--output", "name"])
     }
 
-    /// Sees that a machine has neither record nor claim, request, certificate or token.
+    /// Sees that a machine has no record, request, certificate or token.
     pub fn has_nothing_of(&self, machine: &str) -> Result<(), HarnessError> {
-        let objects = "nodes,attestednodes,nodeclaims,certificatesigningrequests";
+        let objects = "nodes,attestednodes,certificatesigningrequests";
         let (all, tokens) = (self.ask(&["get", objects, "--output", "json"])?, self.tokens()?);
         if all.contains("node-1") && !all.contains(machine) && tokens.is_empty() {
             return Ok(());

@@ -145,6 +145,14 @@ impl Store {
         let _ = self.in_time(move |records| records.keep(&ek, &boot)).await;
     }
 
+    /// Has a record written again by which nothing may be released yet. Of any other, nothing is done.
+    pub(crate) async fn confirm(&self, ek: EkDigest) -> Result<(), Refusal> {
+        if self.look(|state| state.record(&ek).is_none_or(Recorded::is_confirmed)) {
+            return Ok(());
+        }
+        self.in_time(move |records| records.confirm(&ek)).await
+    }
+
     /// Writes down that a machine waits for the operator. That it is told to wait does not depend on it.
     pub(crate) async fn hold(&self, ek: EkDigest, ask: &JoinAsk, firmware: FirmwareStanding) {
         let pending = PendingRecord::new(ek, &ask.name, ask.role, ask.disk, self.now().unix).on_firmware(firmware);
@@ -306,6 +314,8 @@ fn on_record(record: Option<&Recorded>, disk: Uuid, not_denied: &NotDenied) -> R
         ReleaseRefusal::DiskReplaced { .. } => Refusal::DiskRetired,
         ReleaseRefusal::MachineDenied { .. } => Refusal::Denied,
         ReleaseRefusal::DenialsLost { .. } => Refusal::DenialsLost,
+        // It is to be confirmed first.
+        ReleaseRefusal::MachineNotOnRecord { .. } => Refusal::RecordNotWritten,
         _ => Refusal::DiskUnknown,
     })
 }

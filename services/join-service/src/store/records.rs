@@ -105,6 +105,19 @@ impl Records {
         Now { unix: unix(), uptime: self.started.elapsed() }
     }
 
+    pub(super) fn confirm(&self, ek: &EkDigest) -> Result<(), Refusal> {
+        self.write(
+            ek,
+            |state, _| Ok((state.record(ek).filter(|it| !it.is_confirmed()).map(|it| (**it).clone()), ())),
+            |state, written, (), _| {
+                if let Some(recorded) = written {
+                    state.commit_kept(recorded);
+                }
+                Ok(())
+            },
+        )
+    }
+
     pub(super) fn keep(&self, ek: &EkDigest, boot: &BootSeen) -> Result<(), Refusal> {
         self.write(
             ek,

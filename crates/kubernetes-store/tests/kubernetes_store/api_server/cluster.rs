@@ -4,7 +4,7 @@ use latchkey_api_server_rig::proxy::Proxy;
 use latchkey_api_server_rig::{ApiServer, Client, program};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{News, NodeRecord, PutError, RecordStore as _, Recorded, Role};
-use latchkey_kubernetes_store::{GROUP, KubernetesStore, NAMESPACE, Timing, VERSION};
+use latchkey_kubernetes_store::{GROUP, KubernetesStore, NAMESPACE, VERSION};
 use latchkey_test_support::{output, until};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -37,10 +37,8 @@ impl Cluster {
         helm.args(["--namespace", NAMESPACE, "--create-namespace"]);
         let installed = output(&mut helm).unwrap();
         assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
-        for plural in ["attestednodes", "nodeclaims"] {
-            let path = resource(plural, "");
-            until(format!("{plural} to be served"), || (self.admin.get(&path).status() == 200).then_some(()));
-        }
+        let path = resource("attestednodes", "");
+        until("records to be served", || (self.admin.get(&path).status() == 200).then_some(()));
         let service = self.service();
         until("the service's rights to be in force", || {
             let (nodes, map) = (resource("attestednodes", ""), map("latchkey-pending"));
@@ -60,12 +58,8 @@ impl Cluster {
 
     /// A store of its own, as another service has.
     pub(crate) fn store(&self) -> KubernetesStore {
-        self.store_with(Timing::default())
-    }
-
-    pub(crate) fn store_with(&self, timing: Timing) -> KubernetesStore {
         let kubeconfig = self.server.kubeconfig("join-service", &self.server.user(SERVICE, None));
-        KubernetesStore::open_with(&kubeconfig, timing).unwrap()
+        KubernetesStore::open(&kubeconfig).unwrap()
     }
 
     /// Makes a `ConfigMap`, or replaces it.

@@ -7,6 +7,7 @@ use latchkey_cluster_store::{
     ClusterFile, CountedDenials, Documents as _, Enrolment, Part, PendingRecord, RecordStore as _, Role, StoreError,
 };
 use latchkey_keys::ClusterId;
+use latchkey_kubernetes_store::tokens::DrawnToken;
 use latchkey_test_support::until;
 use serde_json::json;
 
@@ -104,7 +105,7 @@ fn machines_that_wait_are_written_down_and_no_more_than_fit() {
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn a_token_is_a_user_in_our_group_for_a_quarter_of_an_hour() {
     let cluster = Cluster::start();
-    let token = cluster.store().issue_token(&"worker-1".parse().unwrap()).unwrap();
+    let token = cluster.store().issue_token(DrawnToken::draw().unwrap(), &"worker-1".parse().unwrap()).unwrap();
     let text = String::from_utf8(token.expose().to_vec()).unwrap();
     let node = cluster.server.bearer(&text);
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });

@@ -88,12 +88,9 @@ fn a_write_that_others_come_before_each_time_has_its_reason_code_and_succeeds_wh
         Err(PutError::Store(error)) => Err(error),
         Err(PutError::Refused(refusal)) => panic!("{refusal:?}"),
     };
-    let name = "worker-1".parse().unwrap();
-    let writes: [Write<'_>; 4] = [
+    let writes: [Write<'_>; 2] = [
         (["PUT", "/leases"], &|| written(put(&store, &control_plane, None))),
-        (["POST", "/nodeclaims"], &|| written(put(&store, &record(1, "edge-1", 1), None))),
         (["PUT", "/configmaps"], &|| store.turn().unwrap().hold(&waits)),
-        (["POST", "/secrets"], &|| store.issue_token(&name).map(drop)),
     ];
     for (request, write) in writes {
         proxy.arm(request, Fault::Answer(status(409)), usize::MAX);
@@ -113,10 +110,8 @@ fn a_write_whose_answer_got_lost_is_found_and_not_made_twice() {
     let proxy = cluster.proxy();
     let store = KubernetesStore::open(proxy.kubeconfig()).unwrap();
     let wanted = record(1, "edge", 1);
-    for resource in ["nodeclaims", "attestednodes"] {
-        proxy.arm(["POST", resource], Fault::LoseAnswer, 1);
-        assert!(matches!(put(&store, &wanted, None), Err(PutError::Store(_))), "{resource}");
-    }
+    proxy.arm(["POST", "attestednodes"], Fault::LoseAnswer, 1);
+    assert!(matches!(put(&store, &wanted, None), Err(PutError::Store(_))));
     // The record stands: whoever decided that the machine has none is told so.
     assert!(matches!(put(&store, &wanted, None), Err(PutError::Refused(PutRefusal::Overtaken))));
     assert_eq!(told(&store, &ek(1)).unwrap().into_inner(), wanted);

@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in helpers of tests, too")]
 
-mod claims;
 mod cluster;
 mod documents;
 mod faults;
+mod naming;
 mod people;
 mod pods;
 mod races;

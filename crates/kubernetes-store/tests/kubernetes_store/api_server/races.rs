@@ -4,6 +4,7 @@ use crate::api_server::Cluster;
 use crate::api_server::cluster::{ek, put, record, told};
 use latchkey_cluster_store::{NodeRecord, PutError, PutRefusal, RecordStore as _, Recorded, Role};
 use latchkey_kubernetes_store::KubernetesStore;
+use latchkey_test_support::until;
 use std::sync::Barrier;
 
 const ROUNDS: u64 = 100;
@@ -57,12 +58,61 @@ fn two_services_at_once_never_give_one_name_one_disk_or_one_machine_twice() {
     }
     for round in 1..=ROUNDS {
         let (machine, disk) = (20_000 + round, 2_000_000 + 2 * round);
-        // The same machine at two services: both claims are its own, and there is one record.
+        // The same machine at two services: there is one record.
         let records =
             [record(machine, &format!("m1-{round}"), disk), record(machine, &format!("m2-{round}"), disk + 1)];
         assert_eq!(one_won(at_once([&one, &other], [&records[0], &records[1]])), PutRefusal::Overtaken);
     }
     assert_eq!(cluster.count("attestednodes"), usize::try_from(3 * ROUNDS).unwrap());
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn two_services_at_once_never_give_one_name_to_two_machines_that_are_on_record() {
+    let cluster = Cluster::start();
+    let stores = [cluster.store(), cluster.store()];
+    for round in 1..=20 {
+        let machines = [0, 1].map(|which| {
+            let number = 2 * round + which;
+            let before = put(&stores[0], &record(number, &format!("former-{number}"), number), None).unwrap();
+            until("it to be heard of", || told(&stores[1], &ek(number)));
+            before
+        });
+        let barrier = Barrier::new(2);
+        let outcomes = std::thread::scope(|scope| {
+            let threads = [0, 1].map(|which| {
+                let (store, before, barrier) = (&stores[which], &machines[which], &barrier);
+                let next = NodeRecord { name: format!("n-{round}").parse().unwrap(), ..before.clone().into_inner() };
+                scope.spawn(move || {
+                    barrier.wait();
+                    put(store, &next, Some(before))
+                })
+            });
+            threads.map(|thread| thread.join().unwrap())
+        });
+        let won = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        assert_eq!(won, 1, "{outcomes:?}");
+        assert_eq!(one_won(outcomes), PutRefusal::NameTaken);
+    }
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn of_five_hundred_machines_that_come_at_once_nobody_is_lost() {
+    const MACHINES: u64 = 500;
+    let cluster = Cluster::start();
+    let stores = [cluster.store(), cluster.store()];
+    std::thread::scope(|scope| {
+        for thread in 0..48 {
+            let store = &stores[thread as usize % 2];
+            scope.spawn(move || {
+                for number in (1..=MACHINES).filter(|number| number % 48 == thread) {
+                    put(store, &record(number, &format!("n-{number}"), number), None).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(cluster.count("attestednodes"), usize::try_from(MACHINES).unwrap());
 }
 
 #[test]
