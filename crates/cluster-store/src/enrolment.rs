@@ -128,9 +128,9 @@ impl Enrolment {
     pub fn admit(&mut self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> PinnedRule {
         let before = self.pinned.iter().position(|rule| rule.ek_sha256 == ek).map(|at| self.pinned.remove(at));
         let name = name.or(before.and_then(|rule| rule.name));
-        let rule = PinnedRule { ek_sha256: ek, role, name };
-        self.pinned.push(rule.clone());
-        rule
+        let admitted = PinnedRule { ek_sha256: ek, role, name };
+        self.pinned.push(admitted.clone());
+        admitted
     }
 
     /// Takes the rule of one TPM away; whether there was one.

@@ -89,12 +89,12 @@ impl Cache {
     /// An object as the watch tells of it. Whether that is news.
     pub(crate) fn heard(&mut self, object: NodeObject) -> Result<bool, TooMany> {
         let touched = self.naming.heard(Claims::of(&object));
-        self.touch(touched);
+        self.touch(&touched);
         self.take(object, None)
     }
 
     /// Whoever knows these records may have to hear of them anew.
-    fn touch(&mut self, objects: BTreeSet<String>) {
+    fn touch(&mut self, objects: &BTreeSet<String>) {
         self.untold.extend(objects.iter().filter_map(|object| EkDigest::from_hex(object)));
     }
 
@@ -145,7 +145,7 @@ impl Cache {
             self.all = true;
         }
         let touched = self.naming.gone(name);
-        self.touch(touched);
+        self.touch(&touched);
         let Some(ek) = EkDigest::from_hex(name) else { return };
         if self.machines.get(&ek).is_none_or(|known| known.revision <= revision) {
             self.untold.insert(ek);

@@ -1,6 +1,6 @@
 //! The records: who writes them, and how.
 
-use crate::cache::{Cache, Known, MAX_NODES, Moment};
+use crate::cache::{Cache, Known, MAX_NODES};
 use crate::connection::in_time;
 use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_absent, is_conflict};
 use crate::naming::{Claimed, PROVISIONAL, RESERVES, Standing, is_provisional};
@@ -317,7 +317,11 @@ async fn list_all(shared: &Shared) -> Result<(), StoreError> {
     }
     // Whose what is, the watch says: of all of this it has told then.
     for object in &objects {
-        in_time(about, async { Ok(shared.until_known(object).await) }).await?;
+        let known = async {
+            shared.until_known(object).await;
+            Ok(())
+        };
+        in_time(about, known).await?;
     }
     let unsure = shared.cache().replace(objects, asked).map_err(|_| too_many())?;
     for ek in unsure {

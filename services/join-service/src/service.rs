@@ -8,7 +8,7 @@ use crate::keys::{KeyError, KeySource};
 use crate::metrics::{Method, Metrics};
 use crate::server;
 use crate::store::{Concluded, Reservation, Store};
-use crate::tokens::{Drawn, Entry, Tokens};
+use crate::tokens::{Drawn, Tokens};
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{
     self, ClusterJoin, Join, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse,

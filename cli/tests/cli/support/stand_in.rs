@@ -44,7 +44,7 @@ impl StandIn {
         let stand_in = Self(TempDir::new().unwrap());
         stand_in.program("kubectl", SCRIPT);
         fs::write(stand_in.path("admin.conf"), "{}").unwrap();
-        stand_in.map("latchkey-cluster", &json!({ "cluster.json": stand_in.cluster(&json!({"count": 0})) }));
+        stand_in.map("latchkey-cluster", &json!({ "cluster.json": Self::cluster(&json!({"count": 0})) }));
         stand_in.rules(&json!([]));
         for name in ["latchkey-denied", "latchkey-revisions", "latchkey-pending"] {
             stand_in.map(name, &json!({}));
@@ -65,7 +65,7 @@ impl StandIn {
     }
 
     /// The cluster's document, with denials counted so.
-    pub fn cluster(&self, denials: &Value) -> String {
+    fn cluster(denials: &Value) -> String {
         json!({
             "version": 2, "name": "plant", "cluster_id": "cd".repeat(32), "measurement_salt": "01".repeat(32),
             "key_version": 1, "created_at": 1_800_000_000, "denials": denials,

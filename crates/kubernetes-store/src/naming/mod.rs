@@ -219,15 +219,19 @@ impl Naming {
         self.at += 1;
         let names: BTreeSet<_> = listed.iter().map(|claims| claims.object.as_str()).collect();
         let gone: Vec<_> = self.objects.keys().filter(|known| !names.contains(known.as_str())).cloned().collect();
-        gone.iter().for_each(|object| drop(self.gone(object)));
-        listed.into_iter().for_each(|claims| self.place(claims, &mut BTreeSet::new()));
+        for object in &gone {
+            drop(self.gone(object));
+        }
+        for claims in listed {
+            self.place(claims, &mut BTreeSet::new());
+        }
     }
 
     fn place(&mut self, mut claims: Claims, touched: &mut BTreeSet<String>) {
         let object = claims.object.clone();
         if let Some(known) = self.objects.remove(&object) {
             if claims.damaged {
-                claims.of.extend(known.of.iter().map(|(claimed, _)| (claimed.clone(), Mark::Stands)));
+                claims.of.extend(known.of.keys().map(|claimed| (claimed.clone(), Mark::Stands)));
             }
             // Another object of the same name is another claim.
             let is_same = claims.damaged || known.damaged || known.uid == claims.uid;

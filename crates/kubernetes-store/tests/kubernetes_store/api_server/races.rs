@@ -104,7 +104,7 @@ fn of_five_hundred_machines_that_come_at_once_nobody_is_lost() {
     let stores = [cluster.store(), cluster.store()];
     std::thread::scope(|scope| {
         for thread in 0..48 {
-            let store = &stores[thread as usize % 2];
+            let store = &stores[usize::from(thread % 2 == 1)];
             scope.spawn(move || {
                 for number in (1..=MACHINES).filter(|number| number % 48 == thread) {
                     put(store, &record(number, &format!("n-{number}"), number), None).unwrap();

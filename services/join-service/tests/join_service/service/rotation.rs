@@ -53,7 +53,7 @@ fn until(count: &AtomicU64, more: u64) {
 #[test]
 fn keys_and_certificates_are_rotated_under_load_and_no_accepted_connection_ends() {
     let node = Machine::new();
-    let (mut rig, keys, _port) = rig_with(&node, BOTH);
+    let (rig, keys, _port) = rig_with(&node, BOTH);
     let mut service = rig.start();
     service.join(&node, DISK, "worker-1").unwrap();
     let (old, next) = (*service, new_identity(&rig));
