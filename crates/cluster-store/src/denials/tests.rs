@@ -39,7 +39,7 @@ fn a_denial_that_is_cut_after_any_step_is_in_force_or_was_not_begun_and_the_next
     let cuts: [(Cut, bool); 4] = [
         (|files, _| leave(files, ".denied.new"), false),
         (|files, _| leave(files, ".cluster.json.new"), false),
-        (|_, directory| directory.count_one_more(ek(7)).unwrap(), true),
+        (|_, directory| assert!(directory.count_one_more(ek(7)).unwrap()), true),
         (
             |files, directory| {
                 directory.count_one_more(ek(7)).unwrap();

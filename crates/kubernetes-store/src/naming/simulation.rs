@@ -264,7 +264,9 @@ fn step(in_order: bool) -> impl Strategy<Value = Step> {
 fn run(steps: Vec<Step>) -> (Etcd, Vec<Service>) {
     let mut etcd = Etcd::default();
     let mut services: Vec<Service> = (0..SERVICES).map(|_| Service::default()).collect();
-    services.iter_mut().for_each(|service| service.list(&etcd));
+    for service in &mut services {
+        service.list(&etcd);
+    }
     for step in steps {
         match step {
             Step::Join(service, machine, claimed) => services[service].join(&mut etcd, machine, claimed),
