@@ -1,6 +1,5 @@
 //! `latchkey credentials`: new client certificates for the join service, and for the cluster's administrator.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -52,11 +51,12 @@ pub(crate) fn admin(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
 }
 
 fn api_server(arguments: &Arguments) -> Result<ApiServer, CommandError> {
-    machines::api_server(arguments)?.ok_or_else(|| {
-        let directory = arguments.path("cluster").unwrap_or(Path::new("."));
-        let what = format!("the cluster of {} is kept in that directory, not in an API server", directory.display());
-        CommandError::usage(what).fix("the join service needs no kubeconfig for it")
-    })
+    if let Some(api) = machines::api_server(arguments)? {
+        return Ok(api);
+    }
+    let directory = ClusterDir::open_lacking(arguments.required_path("cluster")?)?;
+    let what = format!("the cluster of {} is kept in that directory, not in an API server", directory.shown());
+    Err(CommandError::usage(what).fix("the join service needs no kubeconfig for it"))
 }
 
 /// Somebody has new credentials.

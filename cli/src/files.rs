@@ -91,8 +91,8 @@ pub(crate) fn read_regular(path: &Path, limit: usize, links: Links) -> Result<Ve
 /// user and root can have written is taken.
 pub(crate) fn read_own(path: &Path, limit: usize) -> Result<Option<Zeroizing<Vec<u8>>>, CommandError> {
     let failed = |error: io::Error| unreadable(path, &error);
-    let (directory, name) = Directory::of(path).map_err(failed)?;
-    let file = match directory.open_file(name, Links::Refused) {
+    let opened = Directory::of(path).and_then(|(directory, name)| directory.open_file(name, Links::Refused));
+    let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => return Err(untrusted(path, "it is a link")),

@@ -11,6 +11,7 @@
 //!
 //! Secrets come from files or standard input, never from arguments or the environment, and go to files of mode 0600.
 
+mod admission;
 mod api_server;
 mod arguments;
 mod backup;

@@ -6,6 +6,7 @@ use latchkey_keys::{ClusterId, Uuid};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use crate::admission::{Admission, Removed};
 use crate::api_server::{ApiServer, DenialMaps as _, Kubeconfig, StoreNote};
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
@@ -13,7 +14,6 @@ use crate::documents::Documents;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::block_on;
-use crate::nodes::Admission;
 use crate::seen::Seen;
 use crate::stock::Stock;
 
@@ -64,13 +64,6 @@ pub(crate) trait Machines {
     ) -> Result<Option<NodeRecord>, CommandError>;
     /// Removes a machine's record and rule, if there is one of them.
     fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<Option<Removed>, CommandError>;
-}
-
-/// A machine was removed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Removed {
-    /// Whether it stays shut out.
-    pub(crate) denied: bool,
 }
 
 /// Where a cluster is kept.

@@ -12,11 +12,10 @@ use serde::de::IgnoredAny;
 use super::etcd::Etcd;
 use super::objects::Metadata;
 use super::{ApiServer, DenialMaps as _, KubernetesNode, Maps as _, malformed, others_first};
+use crate::admission::{Admission, Removed};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::machines::Removed;
-use crate::nodes::Admission;
 use crate::stock::{Scope, StockCode};
 
 /// The key of [`ENROLMENT_MAP`] that has the join rules.

@@ -17,13 +17,12 @@ use latchkey_keys::{KeyVersion, Uuid};
 
 pub(crate) use first_node::FirstNode;
 
+use crate::admission::{Admission, Removed};
 use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::machines::Removed;
-use crate::nodes::Admission;
 use crate::owner::as_owner_of;
 use crate::seen::Seen;
 use crate::store_error::unusable;

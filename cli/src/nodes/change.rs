@@ -5,14 +5,14 @@ use latchkey_cluster_store::{DenialAsk, DenialOutcome, NodeName, NodeRecord, Pla
 use latchkey_keys::{ClusterId, Uuid};
 use serde::Serialize;
 
+use crate::admission::{Admission, Removed};
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::machines::{self, Removed, Store};
+use crate::machines::{self, Store};
 use crate::output::{Output, Report, Style, Tone, pairs, printable};
 
-use super::Admission;
 use super::service::{self, Telling, Told};
 
 /// Lets a machine in that no rule spoke of, under the role and name that the operator says.

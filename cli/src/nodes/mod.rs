@@ -1,11 +1,9 @@
 //! `latchkey node …`: the machines of a cluster, in its directory or its API server. No machine is asked.
 
-mod admission;
 mod change;
 mod look;
 mod service;
 
-pub(crate) use admission::Admission;
 pub(crate) use change::{admit, allow, deny, remove};
 pub(crate) use look::{list, lost, show, state};
 

@@ -58,6 +58,10 @@ fn no_command_works_on_untyped_json() {
             files.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
             continue;
         }
+        // Tests are no commands.
+        if path.file_name().unwrap() == "tests.rs" {
+            continue;
+        }
         // Names in certificates have values of their own, which are typed.
         let text = fs::read_to_string(&path).unwrap().replace("DnValue::", "");
         for word in ["serde_json::Value", "json!(", "serde_json::{", "Value::"] {

@@ -146,8 +146,7 @@ pub fn place(from: &Path, to: &Path) -> io::Result<()> {
     step("sync")?;
     renameat(&old.0, from, &new.0, plain(to)?)?;
     step("place")?;
-    new.sync()?;
-    step("sync the directory")
+    new.sync()
 }
 
 /// Removes the file at `path`, durably. Whether there was one.

@@ -1,4 +1,4 @@
-//! What the operator says of a machine that is let in, as a rule for its TPM.
+//! What the operator says of a machine that is let in, as a rule for its TPM; and what became of one that was removed.
 
 use latchkey_cluster_store::{Enrolment, NodeName, NotDenied, PinnedRule, Role, RoleRule};
 
@@ -24,4 +24,11 @@ impl Admission {
         };
         rules.admit(of.ek(), role, self.name.clone())
     }
+}
+
+/// A machine was removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removed {
+    /// Whether it stays shut out.
+    pub(crate) denied: bool,
 }
