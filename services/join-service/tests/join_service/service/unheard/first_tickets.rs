@@ -1,0 +1,84 @@
+//! A machine's first record and its token are made at once: each may fail, and the service may end in between.
+
+use super::{NODES, Site, disk, told};
+use crate::service::rig::Machine;
+use latchkey_api_server_rig::proxy::{Fault, status};
+use latchkey_cluster_store::objects::node_object;
+use latchkey_cluster_store::{NodeRecord, Role};
+use latchkey_test_support::until;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const PROVISIONAL: &str = "latchkey.dev/provisional";
+
+fn object(site: &Site, machine: &Machine) -> Value {
+    site.admin.get(&format!("{NODES}/{}", machine.ek())).granted()
+}
+
+fn is_provisional(site: &Site, machine: &Machine) -> bool {
+    !object(site, machine)["metadata"]["annotations"][PROVISIONAL].is_null()
+}
+
+/// As a service leaves it that ended before it knew whether the record came first.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_record_that_nobody_wrote_since_it_was_made_is_written_before_its_machine_gets_a_key() {
+    let node = Machine::new();
+    let site = Site::new(&[&node]);
+    let uuid = disk(1).parse().unwrap();
+    let record = NodeRecord::first(node.ek(), "edge-1".parse().unwrap(), Role::Worker, uuid, 1, 1_800_000_000);
+    let mut made = node_object(&record);
+    made["metadata"]["annotations"] = json!({ PROVISIONAL: "" });
+    site.admin.post(NODES, &made).granted();
+    let service = site.rig.start();
+    site.spoil(["PUT", "/attestednodes"], Fault::Answer(status(503)));
+    assert_eq!(told(&service, &node, 1).as_deref(), Some("record-not-written"));
+    assert!(is_provisional(&site, &node));
+    site.pass();
+    assert_eq!(told(&service, &node, 1), None);
+    assert!(!is_provisional(&site, &node));
+    // A power cut in a room is not followed by a write for each machine.
+    let revision = |object: Value| object["metadata"]["resourceVersion"].clone();
+    let before = revision(object(&site, &node));
+    assert_eq!(told(&service, &node, 1), None);
+    assert_eq!(revision(object(&site, &node)), before);
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_token_that_cannot_be_made_costs_one_call_and_no_name() {
+    let (node, other) = (Machine::new(), Machine::new());
+    let site = Site::new(&[&node, &other]);
+    let service = site.rig.start();
+    site.spoil(["POST", "/secrets"], Fault::Answer(status(503)));
+    assert_eq!(service.join(&node, &disk(1), "edge-1").unwrap_err().code(), "token-not-made");
+    site.pass();
+    service.join(&node, &disk(1), "edge-1").unwrap();
+    assert_eq!(service.join(&other, &disk(2), "edge-1").unwrap_err().code(), "name-taken");
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_service_that_is_killed_while_it_waits_for_its_record_costs_nobody_its_name() {
+    let (node, other) = (Machine::new(), Machine::new());
+    let site = Site::new(&[&node, &other]);
+    let service = site.rig.start();
+    // The record is made, and the service does not hear of it.
+    site.swallow(["GET", "/attestednodes?"]);
+    let client = *service;
+    std::thread::scope(|scope| {
+        let joining = scope.spawn(|| client.join(&node, &disk(1), "edge-1"));
+        let made = || site.admin.get(&format!("{NODES}/{}", node.ek())).status() == 200;
+        until("the record to be made", || made().then_some(()));
+        service.signal(Signal::KILL);
+        assert_eq!(joining.join().unwrap().unwrap_err().code(), "transport-failed");
+    });
+    assert!(is_provisional(&site, &node));
+    drop(service);
+    site.pass();
+    let service = site.rig.start();
+    assert_eq!(service.join(&other, &disk(2), "edge-1").unwrap_err().code(), "name-taken");
+    service.join(&node, &disk(1), "edge-1").unwrap();
+    assert!(!is_provisional(&site, &node));
+    assert_eq!(site.admin.get(&format!("{NODES}/{}", other.ek())).status(), 404);
+}
