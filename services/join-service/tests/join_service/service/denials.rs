@@ -197,6 +197,6 @@ fn while_the_denials_cannot_be_read_for_long_nobody_gets_a_key() {
     assert!(status.contains("503") && page.contains("directory"), "{status} {page}");
     assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "cluster-unheard");
     fs::rename(rig.path("cluster/away"), rig.path("cluster/denied")).unwrap();
-    service.next_line(&["Configuration reloaded", "denials"]);
+    until("them to be read again", || (!service.page("/healthz").1.contains("cluster-unheard")).then_some(()));
     service.rejoin(&node, DISK).unwrap();
 }
