@@ -35,17 +35,13 @@ pub(crate) trait DenialMaps: Maps {
     /// Shuts a TPM out: counted first, and listed whether that could be done or not.
     async fn shut_out(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
         let counted = self.recount(|known, counted| counted.with(ek, known)).await;
-        let denied = |data: &mut Data| {
-            let before = data.insert(ek.to_string(), reason.to_owned());
-            Ok(before.as_deref() != Some(reason))
-        };
         let half = |code: PlaceCode, what: &str, error: &CommandError| {
             let failure = CommandError::new(Exit::Failed, code, what).because(&error.what);
             error.because.iter().fold(failure, CommandError::because)
         };
-        match (counted, self.change(DENIED_MAP, denied).await) {
-            (Ok(_), Ok(_)) => Ok(()),
-            (Err(error), Ok(_)) => {
+        match (counted, self.list(ek, reason).await) {
+            (Ok(_), Ok(())) => Ok(()),
+            (Err(error), Ok(())) => {
                 Err(half(PlaceCode::NotCounted, "the machine is shut out, and that is not counted", &error))
             }
             // The cluster's document names it.
@@ -54,6 +50,20 @@ pub(crate) trait DenialMaps: Maps {
             }
             (Ok(false) | Err(_), Err(error)) => Err(error),
         }
+    }
+
+    /// Lists one that is shut out, with a new revision even where it is listed so already: who takes the denial back may have read the
+    /// document before this one was counted, and must not be able to write it any more.
+    async fn list(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
+        for _ in 0..TRIES {
+            let mut map = self.known(DENIED_MAP).await?.ok_or_else(|| self.is_gone(DENIED_MAP))?;
+            map.data.insert(ek.to_string(), reason.to_owned());
+            map.say_what_it_replaces();
+            if self.put_document(&map).await? {
+                return Ok(());
+            }
+        }
+        Err(others_first(DENIED_MAP))
     }
 
     /// Whether it was denied.
