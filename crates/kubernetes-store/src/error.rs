@@ -58,7 +58,7 @@ pub(crate) fn is_unanswered(error: &StoreError) -> bool {
     code_of(error).is_some_and(ApiCode::is_unanswered)
 }
 
-fn code_of(error: &StoreError) -> Option<ApiCode> {
+pub(crate) fn code_of(error: &StoreError) -> Option<ApiCode> {
     let StoreError::Elsewhere { reason, .. } = error else { return None };
     ApiCode::ALL.iter().find(|code| code.as_str() == reason.code).copied()
 }
