@@ -78,8 +78,8 @@ impl JoinService {
         Self { current, denials, store, tokens, calls, credentials, metrics, ids: RequestIds::new(), last_key_error }
     }
 
-    /// In this order: (verified) → policy → control-plane lease → keys → token → record → ticket; what control planes share goes
-    /// into the ticket of a control plane alone.
+    /// In this order: (verified) → policy → control-plane lease → keys → token and record at the same time, but a control plane's token
+    /// before its record → ticket, once both stand; what control planes share goes into the ticket of a control plane alone.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
         expect(node, &[Purpose::Join])?;
         self.check_rate(node)?;
@@ -113,12 +113,20 @@ impl JoinService {
         let drawn = self.tokens.draw(name, snapshot.own.material.as_ref()).await?;
         let on_record = drawn.as_ref().map(Drawn::record);
         let denials = self.denials.clone();
+        let made = self.tokens.make(drawn);
         let concluded = self.store.conclude(reservation, rules, (key_version, on_record), denials);
-        // At the same time: each waits for a write of etcd's log. What is left of the one where the other fails is given back, or
-        // taken over when the machine asks again.
-        let (entry, concluded) = smol::future::zip(self.tokens.make(drawn), concluded).await;
-        let (entry, Concluded { grant, release, turn, superseded }) = (entry?, concluded?);
-        self.tokens.end(superseded.filter(|_| entry.is_some()));
+        let (entry, concluded) = if shared.is_some() {
+            // All others would wait for a control plane that got no ticket, for as long as its record says that it joins.
+            (Ok(made.await?), concluded.await)
+        } else {
+            // At the same time: each waits for a write of etcd's log. What is left of the one where the other fails is given back, or
+            // taken over when the machine asks again.
+            smol::future::zip(made, concluded).await
+        };
+        let Concluded { grant, release, turn, superseded } = concluded?;
+        // The record names another by now, whether that was made or not.
+        self.tokens.end(superseded);
+        let entry = entry?;
         let disk_key = self.checked(keys.release(withheld, &release))?;
         let control_planes = self.store.look(State::control_plane_addresses);
         let mut material = entry.map_or_else(ClusterJoin::default, |entry| entry.into_ticket(control_planes));

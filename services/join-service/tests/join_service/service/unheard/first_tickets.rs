@@ -46,15 +46,22 @@ fn a_record_that_nobody_wrote_since_it_was_made_is_written_before_its_machine_ge
 
 #[test]
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
-fn a_token_that_cannot_be_made_costs_one_call_and_no_name() {
+fn a_token_that_cannot_be_made_costs_one_call_and_no_name_and_leaves_no_token_of_before() {
     let (node, other) = (Machine::new(), Machine::new());
     let site = Site::new(&[&node, &other]);
     let service = site.rig.start();
+    // The clocks were looked at: the next Secret is a token.
+    let before = service.join(&other, &disk(2), "edge-2").unwrap();
+    let token = &before.cluster.as_ref().unwrap().bootstrap_token;
+    let secret = format!("/api/v1/namespaces/kube-system/secrets/bootstrap-token-{}", token.split('.').next().unwrap());
+    assert_eq!(site.admin.get(&secret).status(), 200);
     site.spoil(["POST", "/secrets"], Fault::Answer(status(503)));
+    assert_eq!(service.join(&other, &disk(2), "edge-2").unwrap_err().code(), "token-not-made");
+    until("the token that is on no record to be gone", || (site.admin.get(&secret).status() == 404).then_some(()));
     assert_eq!(service.join(&node, &disk(1), "edge-1").unwrap_err().code(), "token-not-made");
     site.pass();
     service.join(&node, &disk(1), "edge-1").unwrap();
-    assert_eq!(service.join(&other, &disk(2), "edge-1").unwrap_err().code(), "name-taken");
+    assert_eq!(service.join(&other, &disk(3), "edge-1").unwrap_err().code(), "name-taken");
 }
 
 #[test]
