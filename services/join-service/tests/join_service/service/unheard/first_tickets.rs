@@ -4,7 +4,7 @@ use super::{NODES, Site, disk, told};
 use crate::service::rig::Machine;
 use latchkey_api_server_rig::proxy::{Fault, status};
 use latchkey_cluster_store::objects::node_object;
-use latchkey_cluster_store::{NodeRecord, Role};
+use latchkey_cluster_store::{CountedDenials, NodeRecord, Role};
 use latchkey_test_support::until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -88,4 +88,32 @@ fn a_service_that_is_killed_while_it_waits_for_its_record_costs_nobody_its_name(
     service.join(&node, &disk(1), "edge-1").unwrap();
     assert!(!is_provisional(&site, &node));
     assert_eq!(site.admin.get(&format!("{NODES}/{}", other.ek())).status(), 404);
+}
+
+/// Services of the release before may run beside this one.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn in_a_cluster_that_was_not_upgraded_a_new_machine_has_nothing_made_and_the_service_is_healthy() {
+    let (known, new) = (Machine::new(), Machine::new());
+    let site = Site::new(&[&known, &new]);
+    site.on_record(&known, "edge-1", Role::Worker, 1);
+    let document = |cluster: &Value| site.change("latchkey-cluster", &json!({ "cluster.json": cluster.to_string() }));
+    let counting = site.rig.cluster.clone().counting(CountedDenials::default()).to_json();
+    let counting: Value = serde_json::from_str(&counting).unwrap();
+    let mut before = counting.clone();
+    before["version"] = 1.into();
+    before.as_object_mut().unwrap().remove("denials");
+    document(&before);
+    let service = site.rig.start();
+    let code = |machine, number| service.join(machine, &disk(number), "edge-2").err().map(|refused| refused.code());
+    site.proxy.arm(["POST", "/secrets"], Fault::Answer(status(500)), 1);
+    assert_eq!(code(&new, 2).as_deref(), Some("api-store-not-upgraded"));
+    assert_eq!(code(&known, 3).as_deref(), Some("api-store-not-upgraded"));
+    assert!(site.proxy.is_armed(), "a Secret was to be made");
+    let (status, page) = service.page("/healthz");
+    assert!(status.contains("200") && page.contains("no machine gets a new name or disk"), "{status} {page}");
+    site.proxy.disarm();
+    assert_eq!((code(&known, 1), told(&service, &known, 1)), (None, None));
+    document(&counting);
+    until("it to be heard that it was upgraded", || code(&new, 2).is_none().then_some(()));
 }
