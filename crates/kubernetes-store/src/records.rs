@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, Known, MAX_NODES};
 use crate::connection::in_time;
-use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_absent, is_conflict};
+use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict};
 use crate::naming::{Claimed, PROVISIONAL, RESERVES, Standing};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
 use crate::store::{KubernetesStore, Shared, too_many};
@@ -99,15 +99,9 @@ impl ApiTurn<'_> {
     /// Services of the release before claim by other objects, and do not see what this one does: none may run any more. None starts
     /// where the cluster's document is of a version that they refuse; one that runs goes on, until the rights to claim are gone with
     /// the chart of this release.
-    fn check_version(&self) -> Result<(), StoreError> {
-        match self.store.cluster()? {
-            Some(cluster) if cluster.denials.is_none() => {
-                let detail =
-                    "cluster.json is of version 1: services of the release before may give the same names and disks";
-                Err(elsewhere("configmaps/latchkey-cluster", ApiStoreCode::NotUpgraded, detail))
-            }
-            _ => Ok(()),
-        }
+    fn check_version(&self) -> Result<(), PutError> {
+        let is_upgraded = self.store.cluster()?.is_none_or(|cluster| cluster.denials.is_some());
+        if is_upgraded { Ok(()) } else { Err(PutRefusal::NotUpgraded.into()) }
     }
 
     /// Creates a machine's first record, and waits until its claims are known to be the first ones.
