@@ -2,7 +2,7 @@
 
 use latchkey_cluster_store::{Enrolment, NodeName, NotDenied, PinnedRule, Role, RoleRule};
 
-/// What is said of it. What is not said stays as it is.
+/// A field that is `None` leaves the rule, or the record, as it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Admission {
     /// Its role, if the operator says one.

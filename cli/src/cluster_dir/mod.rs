@@ -135,7 +135,7 @@ impl ClusterDir {
         // Not as the directory's owner: root's earlier runs made it for root alone. It is locked, and nothing else.
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        // Whatever its name is of by now, nobody is waited for.
+        // A pipe in its place would hold whoever opens it.
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         options.custom_flags(flags.bits().cast_signed());
         let file = options.open(&path).map_err(|error| failed(&error))?;
