@@ -45,6 +45,8 @@
 
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;
 
 use crate::objects::NodeObject;
 use kube::api::ObjectMeta;
