@@ -1,5 +1,7 @@
 //! Who is shut out, and how many are counted, as two objects: see `latchkey_cluster_store::CountedDenials`.
 
+use std::cell::Cell;
+
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::{CLUSTER_MAP, DENIED_MAP, PENDING_MAP, REVISIONS_MAP};
 use latchkey_cluster_store::{ClusterFile, CountedDenials, Denials, PlaceCode};
@@ -29,15 +31,25 @@ pub(crate) trait DenialMaps: Maps {
     async fn reason_of_denial(&self, ek: EkDigest) -> Result<String, CommandError> {
         let data = self.data(DENIED_MAP).await?;
         let denial = data.into_iter().find(|(name, _)| Denials::of_names([name]).has(&ek));
-        Ok(denial.map(|(_, reason)| reason).unwrap_or_default())
+        Ok(denial.map(|(_, reason)| reason.trim_end().to_owned()).unwrap_or_default())
     }
 
     /// Shuts a TPM out: counted first, and listed whether that could be done or not.
     async fn shut_out(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
-        let counted = self.recount(|known, counted| counted.with(ek, known)).await;
+        let was_leaving = Cell::new(false);
+        let counted = self.recount(|known, counted| {
+            was_leaving.set(known.is_leaving(&ek));
+            counted.with(ek, known)
+        });
+        let counted = counted.await;
         let denied = |data: &mut Data| {
-            let before = data.insert(ek.to_string(), reason.to_owned());
-            Ok(before.as_deref() != Some(reason))
+            let (name, mut text) = (ek.to_string(), reason.to_owned());
+            // Who takes it back may be about to remove the entry as it was read: it has to be another one.
+            if was_leaving.get() && data.get(&name) == Some(&text) {
+                text.push('\n');
+            }
+            let before = data.insert(name, text.clone());
+            Ok(before != Some(text))
         };
         let half = |code: PlaceCode, what: &str, error: &CommandError| {
             let failure = CommandError::new(Exit::Failed, code, what).because(&error.what);
