@@ -5,8 +5,9 @@ use std::io::{self, Read, StdinLock};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use latchkey_durable_file::{Directory, Existing, Links, ReadError, put, read_bounded, read_plain};
+use latchkey_durable_file::{Directory, Existing, Links, ReadError, read_bounded, read_plain};
 use latchkey_keys::{MasterSecret, SecretVec};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -35,6 +36,8 @@ impl Readers {
     }
 }
 
+/// How long another writer of the same file is waited for. It may be the user whose directory it is, who need not come to his end.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// What stands for standard input where a file is read.
 const STANDARD_INPUT: &str = "-";
 /// The largest file that is looked at for what it is: a manifest.
@@ -173,7 +176,7 @@ fn unreadable(path: &Path, error: &io::Error) -> CommandError {
 
 /// Writes a file that must not exist yet; durable when this returns.
 pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result<(), CommandError> {
-    put(path, readers.mode(), content, Existing::Keep).map_err(|error| match error.kind() {
+    put(path, readers, content, Existing::Keep).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             CommandError::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", path.display()))
                 .fix("choose another name, or move the file away: it is never overwritten")
@@ -184,7 +187,12 @@ pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result
 
 /// Replaces a file, or makes it: readers see the old content or the new one, after a power cut too.
 pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(), CommandError> {
-    put(path, readers.mode(), content, Existing::Replace).map_err(|error| unwritable(path, &error))
+    put(path, readers, content, Existing::Replace).map_err(|error| unwritable(path, &error))
+}
+
+fn put(path: &Path, readers: Readers, content: &[u8], existing: Existing) -> io::Result<()> {
+    let (directory, name) = Directory::of(path)?;
+    directory.turn_within(name, readers.mode(), PATIENCE)?.put(content, existing)
 }
 
 /// Makes a directory that only its owner can enter; one that exists is left as it is.
@@ -199,4 +207,23 @@ pub(crate) use latchkey_durable_file::sync_directory_of;
 pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CommandError {
     CommandError::local(CommandCode::FileUnwritable, format!("cannot write {}", path.display()))
         .because(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    #[test]
+    fn who_holds_a_file_for_ever_holds_no_command() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("file");
+        replace(&path, b"before", Readers::OwnerOnly).unwrap();
+        let held = Directory::open(directory.path()).unwrap();
+        let _turn = held.turn("file", 0o600).unwrap();
+        let failure = replace(&path, b"after", Readers::OwnerOnly).unwrap_err();
+        assert_eq!(failure.code, CommandCode::FileUnwritable.into());
+        assert!(failure.because[0].contains("does not come to its end"), "{failure:?}");
+        assert_eq!(read(&path, 16).unwrap(), b"before");
+    }
 }

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use crate::codes::CommandCode;
 use crate::error::CommandError;
-use crate::files::{self, untrusted};
+use crate::files::{self, Readers, untrusted};
 use crate::node::block_on;
 use crate::sealed::SealedCopy;
 use crate::stock::{Stock, StockError};
@@ -42,10 +42,7 @@ impl Kubeconfig {
         let Some(bytes) = files::read_own(path, MAX)? else {
             return Err(StockError::NoKubeconfig { path: named }.into());
         };
-        let copy = SealedCopy::of("kubeconfig", &bytes).map_err(|error| {
-            CommandError::local(CommandCode::FileUnreadable, format!("{} cannot be held in memory", path.display()))
-                .because(error.to_string())
-        })?;
+        let copy = SealedCopy::of("kubeconfig", &bytes, path)?;
         // Read by the one who will act by it. To show it kubectl runs nothing.
         let text = block_on(async { Ok(stock.kubectl_alone(&copy.path())?.whole_kubeconfig(false).await?) })?;
         let document: Document = serde_json::from_slice(&text).map_err(|error| {
@@ -56,6 +53,13 @@ impl Kubeconfig {
             Some(field) => Err(untrusted(path, &format!("`{field}` in it names a program or another file"))),
             None => Ok(Self { named, copy: Some(copy) }),
         }
+    }
+
+    /// Writes this in its place, as the user of the command, and programs read this from then on.
+    pub(crate) fn replaced_by(self, text: &[u8]) -> Result<Self, CommandError> {
+        let copy = SealedCopy::of("kubeconfig", text, &self.named)?;
+        files::replace(&self.named, text, Readers::OwnerOnly)?;
+        Ok(Self { copy: Some(copy), ..self })
     }
 
     /// Its path, for people and for what is written down.

@@ -37,12 +37,22 @@ impl StoreNote {
         let kubeconfig = kubeconfig.strip_prefix(&home).map_or(kubeconfig.clone(), Path::to_owned);
         let note = Self { version: VERSION, kubernetes: Kubernetes { kubeconfig } };
         let text = serde_json::to_string_pretty(&note).unwrap_or_default();
-        directory.write(STORE, format!("{text}\n").as_bytes(), Readers::Anyone)
+        // Not as the directory's owner: who reads it trusts this user's word, and not that one's.
+        files::replace(&directory.path(STORE), format!("{text}\n").as_bytes(), Readers::Anyone)
     }
 
     /// Whether there is one, whatever it says.
     pub(crate) fn is_in(directory: &Path) -> bool {
         directory.join(STORE).exists()
+    }
+
+    /// Whether `latchkey init` has to write one: none is there, or one that is not taken. Releases before this one wrote it as the
+    /// directory's owner.
+    pub(crate) fn is_to_be_written(directory: &Path) -> bool {
+        match Self::kubeconfig(directory) {
+            Ok(note) => note.is_none(),
+            Err(failure) => failure.code == CommandCode::StoreUntrusted.into(),
+        }
     }
 
     /// The kubeconfig of the cluster's store, `None` if that is the directory itself. Programs are run by it: who may have written the

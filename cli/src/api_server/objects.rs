@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use latchkey_cluster_store::objects::NAMESPACE;
 use serde::{Deserialize, Serialize};
 
+/// The annotation with the revision that a document replaced.
+const REPLACES: &str = "latchkey.dev/replaces";
+
 /// The files of a document, by name.
 pub(crate) type Data = BTreeMap<String, String>;
 
@@ -72,6 +75,12 @@ impl ConfigMap {
     /// Whether it is in no API server yet.
     pub(super) fn is_new(&self) -> bool {
         self.metadata.resource_version.is_none()
+    }
+
+    /// Has it say which revision it replaces: a document that says nothing new is none that an API server writes, and its revision stays.
+    pub(super) fn say_what_it_replaces(&mut self) {
+        let replaced = self.metadata.resource_version.clone().unwrap_or_default();
+        self.metadata.annotations.insert(REPLACES.to_owned(), replaced);
     }
 
     pub(super) fn to_document(&self) -> Vec<u8> {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use latchkey_kubernetes::Sha256;
 
-use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files;
 use crate::sealed::SealedCopy;
@@ -14,17 +13,18 @@ const MAX_ARCHIVE: usize = 32 << 20;
 
 /// A copy in memory that nobody can change, this command included.
 #[derive(Debug)]
-pub(super) struct Archive(SealedCopy);
+pub(crate) struct Archive(SealedCopy);
 
 impl Archive {
     /// Reads the file, once; its hash, and the copy.
     pub(super) fn read(path: &Path) -> Result<(Sha256, Self), CommandError> {
         let bytes = files::read(path, MAX_ARCHIVE)?;
-        let copy = SealedCopy::of("chart", &bytes).map_err(|error| {
-            CommandError::local(CommandCode::FileUnreadable, format!("{} cannot be held in memory", path.display()))
-                .because(error.to_string())
-        })?;
-        Ok((Sha256::of(&bytes), Self(copy)))
+        Ok((Sha256::of(&bytes), Self::of(&bytes, path)?))
+    }
+
+    /// Of these bytes; errors name the file.
+    pub(crate) fn of(bytes: &[u8], path: &Path) -> Result<Self, CommandError> {
+        SealedCopy::of("chart", bytes, path).map(Self)
     }
 
     /// Where helm finds it, as long as this value is there.

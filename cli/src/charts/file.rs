@@ -60,10 +60,10 @@ pub(crate) enum Crds {
 }
 
 impl Chart {
-    /// One of no file, with its own values; it is not waited for.
-    pub(crate) fn plain(name: &str, namespace: &str, directory: PathBuf) -> Self {
-        let (name, namespace, source) = (name.to_owned(), namespace.to_owned(), ChartSource::File(directory));
-        Self { name, namespace, source, _archive: None, values: Vec::new(), wait: None, crds: Crds::Once }
+    /// One of no charts file, with its own values; it is not waited for.
+    pub(crate) fn plain(name: &str, namespace: &str, archive: Archive) -> Self {
+        let (name, namespace, source) = (name.to_owned(), namespace.to_owned(), ChartSource::File(archive.path()));
+        Self { name, namespace, source, _archive: Some(archive), values: Vec::new(), wait: None, crds: Crds::Once }
     }
 
     /// What helm is asked for.

@@ -14,6 +14,7 @@ mod situation;
 mod tests;
 mod work;
 
+pub(crate) use archive::Archive;
 pub(crate) use check::check;
 pub(crate) use file::{Chart, ChartsFile, Crds};
 pub(crate) use install::{Done, install, into, present};

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use latchkey_api_server_rig::{ApiServer, program};
 use latchkey_test_support::block_on;
 use tempfile::TempDir;
 
+use super::archive::Archive;
 use super::file::Chart;
 use super::lock::Lock;
 use super::situation::{Situation, Standing};
@@ -50,7 +50,7 @@ fn output() -> Output {
 }
 
 fn chart(name: &str) -> Chart {
-    Chart::plain(name, "apps", PathBuf::from("nowhere"))
+    Chart::plain(name, "apps", Archive::of(b"nothing", name.as_ref()).unwrap())
 }
 
 /// No renewal is late on a machine that is busy, and a lock that is held is waited for as short as that allows.

@@ -1,11 +1,14 @@
 //! Our chart, which this command carries: the bytes of `charts/latchkey`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use crate::cluster_dir::ClusterDir;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::charts::Archive;
+use crate::codes::CommandCode;
 use crate::error::CommandError;
-use crate::files::{self, Readers};
 
 macro_rules! chart {
     ($($name:literal),* $(,)?) => {
@@ -31,43 +34,32 @@ const FILES: [(&str, &str); 15] = chart![
     "templates/tokens.yaml",
 ];
 
-/// The chart in a directory, for as long as helm needs it.
-pub(super) struct ChartDir(PathBuf);
-
-impl ChartDir {
-    /// Writes it anew: what is left of an earlier run may be of another release.
-    pub(super) fn write(cluster: &ClusterDir, name: &str) -> Result<Self, CommandError> {
-        let at = cluster.path(name);
-        // Not as the directory's owner: root's earlier runs made it.
-        if at.exists() {
-            fs::remove_dir_all(&at).map_err(|error| files::unwritable(&at, &error))?;
-        }
-        let directory = Self(at);
-        cluster.as_owner(|| {
-            files::make_directory(&directory.0.join("templates"))?;
-            FILES.iter().try_for_each(|(name, text)| {
-                files::write_new(&directory.0.join(name), text.as_bytes(), Readers::Anyone)
-            })
-        })?;
-        Ok(directory)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
+/// The chart as helm takes it, in memory: no directory is so safe that helm could be sent there as cluster administrator.
+pub(super) fn archive(name: &str) -> Result<Archive, CommandError> {
+    let packed = packed(name).map_err(|error| {
+        let what = format!("the chart {name}, which this command carries, cannot be packed");
+        CommandError::local(CommandCode::FileUnwritable, what).because(error.to_string())
+    })?;
+    Archive::of(&packed, Path::new(name))
 }
 
-impl Drop for ChartDir {
-    fn drop(&mut self) {
-        // What stays is written anew by the next run.
-        drop(fs::remove_dir_all(&self.0));
+/// As `helm package` does it: every file is in a directory of the chart's name.
+fn packed(name: &str) -> io::Result<Vec<u8>> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (file, text) in FILES {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, format!("{name}/{file}"), text.as_bytes())?;
     }
+    tar.into_inner()?.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::fs;
 
     #[test]
     fn the_command_carries_every_file_of_the_chart() {

@@ -15,7 +15,7 @@ use latchkey_cluster_store::{ClusterFile, KubernetesFile, NodeRecord};
 use latchkey_durable_file::Links;
 use latchkey_node_config::Endpoint;
 
-use super::chart::ChartDir;
+use super::chart;
 use super::journal::Journal;
 use crate::api_server::{ApiServer, Data, KUBEADM_PORT, Kubeconfig, StoreNote, issue, reached_at};
 use crate::backup::BackupOnce;
@@ -33,8 +33,6 @@ use crate::stock::{Scope, Stock, StockCode};
 const RELEASE: &str = "latchkey";
 /// The join service's kubeconfig, in the cluster's directory.
 pub(crate) const JOIN_SERVICE: &str = "join-service.kubeconfig";
-/// Where backups go that have to be made before a release is mended, in the cluster's directory.
-pub(super) const BACKUPS: &str = "latchkey-backups";
 /// How long the API server may take to serve our resources.
 const ESTABLISHED: Duration = Duration::from_mins(1);
 /// More than any document.
@@ -43,12 +41,14 @@ const MAX_FILE: usize = 1024 * 1024;
 /// What is to be founded, and where.
 pub(super) struct Founding<'a> {
     pub(super) directory: &'a ClusterDir,
-    pub(super) kubeconfig: Kubeconfig,
+    pub(super) kubeconfig: &'a Kubeconfig,
     /// What the operator said of the cluster to its first machine.
     pub(super) settings: &'a ClusterSettings,
-    pub(super) stock: Stock,
+    pub(super) stock: &'a Stock,
     /// The hash of the join service's key, where it runs on control planes and has its credentials there.
     pub(super) inside: Option<String>,
+    /// Where a backup goes that has to be made before a release is mended.
+    pub(super) backups: &'a Path,
     pub(super) output: &'a Output,
 }
 
@@ -56,7 +56,7 @@ impl Founding<'_> {
     /// Does what is left to do.
     pub(super) async fn run(&self, patience: &mut Patience) -> Result<(), CommandError> {
         let cluster = self.directory.required_cluster()?;
-        let api = connect(&self.stock, &self.kubeconfig, self.output, patience).await?;
+        let api = connect(self.stock, self.kubeconfig, self.output, patience).await?;
         self.say(
             "api server",
             &format!("Kubernetes {}, by {}", api.kubectl().server(), self.kubeconfig.named().display()),
@@ -102,13 +102,11 @@ impl Founding<'_> {
     /// A release that an earlier run left half done is brought to its end first.
     async fn install_chart(&self) -> Result<(), CommandError> {
         self.output.waiting("installing the chart");
-        let work = Work::begin(&self.stock, &self.kubeconfig.path(), Options::default()).await?;
-        let files = ChartDir::write(self.directory, "chart.new")?;
-        let chart = Chart::plain(RELEASE, NAMESPACE, files.path().to_owned());
-        let backups = self.directory.path(BACKUPS);
+        let work = Work::begin(self.stock, &self.kubeconfig.path(), Options::default()).await?;
+        let chart = Chart::plain(RELEASE, NAMESPACE, chart::archive(RELEASE)?);
         let lock = Lock::take(&work.kubectl, self.output).await?;
         let installing = async {
-            let mut backup = BackupOnce::new(&work.kubectl, &backups, self.output);
+            let mut backup = BackupOnce::new(&work.kubectl, self.backups, self.output);
             if present(&work, &chart, &lock, &mut backup, self.output).await? == Done::Installed {
                 return Ok("installed");
             }

@@ -8,57 +8,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 use zeroize::Zeroizing;
 
+use super::config::{Cluster, Config, Context, User, malformed};
+use crate::api_server::Kubeconfig;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone};
 use crate::stock::Stock;
-
-/// A kubeconfig as kubectl prints it. What is in an entry is passed on as it is, and is never copied.
-#[derive(Default, Serialize, Deserialize)]
-struct Config<'a> {
-    #[serde(borrow, default)]
-    clusters: Option<Vec<Cluster<'a>>>,
-    #[serde(borrow, default)]
-    users: Option<Vec<User<'a>>>,
-    #[serde(borrow, default)]
-    contexts: Option<Vec<Context<'a>>>,
-    #[serde(rename = "current-context", default)]
-    current_context: String,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    preferences: Option<&'a RawValue>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    extensions: Option<&'a RawValue>,
-    #[serde(rename = "apiVersion", default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Cluster<'a> {
-    name: String,
-    #[serde(borrow)]
-    cluster: &'a RawValue,
-}
-
-#[derive(Serialize, Deserialize)]
-struct User<'a> {
-    name: String,
-    #[serde(borrow)]
-    user: &'a RawValue,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Context<'a> {
-    name: String,
-    #[serde(borrow)]
-    context: &'a RawValue,
-}
 
 /// What a context names.
 #[derive(Serialize)]
@@ -81,23 +41,23 @@ fn user_of(name: &str) -> String {
 pub(super) async fn check(stock: &Stock, into: &Path, name: &str) -> Result<(), CommandError> {
     let Some(file) = existing(into)? else { return Ok(()) };
     let text = stock.kubectl_alone(into)?.whole_kubeconfig(false).await?;
-    free(&parse(&text, &file)?, name, None, &file)
+    free(&Config::parse(&text, &file)?, name, None, &file)
 }
 
 /// Puts the cluster of a kubeconfig into the operator's. Done again it changes nothing.
 pub(super) async fn merge(
     stock: &Stock,
-    kubeconfig: &Path,
+    kubeconfig: &Kubeconfig,
     into: &Path,
     name: &str,
     output: &Output,
 ) -> Result<(), CommandError> {
-    let ours = stock.kubectl_alone(kubeconfig)?.whole_kubeconfig(true).await?;
-    let ours = parse(&ours, kubeconfig)?;
-    let one = |found: bool| if found { Ok(()) } else { Err(malformed(kubeconfig, "it has no cluster and user")) };
+    let ours = stock.kubectl_alone(&kubeconfig.path())?.whole_kubeconfig(true).await?;
+    let ours = Config::parse(&ours, kubeconfig.named())?;
     let (cluster, user) = (ours.clusters.iter().flatten().next(), ours.users.iter().flatten().next());
-    one(cluster.is_some() && user.is_some())?;
-    let (Some(cluster), Some(user)) = (cluster, user) else { return Ok(()) };
+    let (Some(cluster), Some(user)) = (cluster, user) else {
+        return Err(malformed(kubeconfig.named(), "it has no cluster and user"));
+    };
 
     let file = existing(into)?.unwrap_or_else(|| into.to_owned());
     if let Some(parent) = file.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -110,7 +70,7 @@ pub(super) async fn merge(
     } else {
         Zeroizing::new(b"{}".to_vec())
     };
-    let mut merged = parse(&known, &file)?;
+    let mut merged = Config::parse(&known, &file)?;
     free(&merged, name, authority(cluster).as_deref(), &file)?;
     let context = to_raw_value(&Leads { cluster: name, user: user_of(name) });
     let context = context.map_err(|error| malformed(&file, &error.to_string()))?;
@@ -128,11 +88,7 @@ pub(super) async fn merge(
     }
     (merged.api_version, merged.kind) = ("v1".to_owned(), "Config".to_owned());
 
-    // kubectl reads what is to be the file before it is, and writes it in its own form.
-    let draft = Draft(with_ending(&file, ".latchkey"));
-    let text = Zeroizing::new(serde_json::to_vec(&merged).map_err(|error| malformed(&file, &error.to_string()))?);
-    files::replace(&draft.0, &text, Readers::OwnerOnly)?;
-    let text = stock.kubectl_alone(&draft.0)?.kubeconfig_as_yaml().await?;
+    let text = merged.in_its_form(stock, &file).await?;
     files::replace(&file, &text, Readers::OwnerOnly)?;
     output.say(Tone::Good, "kubeconfig", &format!("{} has the context {name}", file.display()));
     Ok(())
@@ -180,17 +136,6 @@ fn authority(cluster: &Cluster<'_>) -> Option<String> {
     serde_json::from_str::<Authority>(cluster.cluster.get()).ok()?.certificate_authority_data
 }
 
-fn parse<'a>(text: &'a [u8], file: &Path) -> Result<Config<'a>, CommandError> {
-    serde_json::from_slice(text).map_err(|error| malformed(file, &error.to_string()))
-}
-
-fn malformed(file: &Path, why: &str) -> CommandError {
-    let what = format!("{} cannot be merged", file.display());
-    CommandError::new(Exit::Usage, CommandCode::FileMalformed, what)
-        .because(why)
-        .fix("see what `kubectl config view` says of it; or leave --merge-kubeconfig out, and use kubectl --kubeconfig")
-}
-
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
@@ -218,16 +163,6 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         // Whoever finds it is told to remove it.
-        drop(fs::remove_file(&self.0));
-    }
-}
-
-/// A file that goes with this value.
-struct Draft(PathBuf);
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // The next run writes over it.
         drop(fs::remove_file(&self.0));
     }
 }

@@ -3,12 +3,13 @@
 //! [`job`] reads the arguments and holds the directory; [`authorities`] makes those of a Kubernetes cluster; [`drive`] connects,
 //! again and again, until it is done; [`services`] is what join and key service read where they run on control planes; [`follow`]
 //! shows what the node reports; [`journal`] is what makes that safe, with what was [`asked`] for; [`reach`] has the operator's machine find the API server,
-//! [`merge`] by the kubeconfig that is used every day; [`found`] moves the cluster into it, if it is to be kept there; [`report`]
-//! prints the end.
+//! [`merge`] by the kubeconfig that is used every day, both as [`config`] reads and writes one; [`found`] moves the cluster into it, if it
+//! is to be kept there; [`report`] prints the end.
 
 mod asked;
 pub(crate) mod authorities;
 mod chart;
+mod config;
 mod drive;
 mod follow;
 mod found;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use crate::api_server::{Kubeconfig, StoreNote};
 use crate::arguments::Arguments;
+use crate::backup;
 use crate::charts::{self, ChartsFile, Options, charts_file};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -52,17 +54,12 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     if job.store == Store::Directory && !job.settings.kubernetes_version.is_empty() {
         output.say(Tone::Warning, "note", WITHOUT_STORE);
     }
+    let left =
+        |reaches, founds| Left { job: &job, arguments, reaches, founds, charts: charts.as_ref(), timeout, output };
     if let Stage::Done { .. } = journal.stage {
-        let is_to_move = job.store == Store::Kubernetes && !StoreNote::is_in(&job.directory.path(""));
-        if (is_to_move || arguments.has("resume")) && job.admin_config.exists() {
-            reach(&job, arguments, &job.admin_config, output)?;
-        }
-        if is_to_move {
-            found(&job, arguments, &job.admin_config, timeout, output)?;
-        }
-        if let Some(charts) = &charts {
-            install(charts, &job, arguments, &job.admin_config, timeout, output)?;
-        }
+        let is_to_move = job.store == Store::Kubernetes && StoreNote::is_to_be_written(&job.directory.path(""));
+        let reaches = (is_to_move || arguments.has("resume")) && job.admin_config.exists();
+        left(reaches, is_to_move).by(&job.admin_config)?;
         if is_to_move || charts.is_some() {
             return report::founded(&job, &journal, output);
         }
@@ -74,11 +71,10 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     }
     job.directory.adopt(&job.trust)?;
     let ending = node::block_on(Drive::new(&job, journal, output).run(patience))?;
-    if let AdminConfig::Written(kubeconfig) = &ending.admin_config {
-        reach(&job, arguments, kubeconfig, output)?;
-    }
-    if job.store == Store::Kubernetes || charts.is_some() {
-        let AdminConfig::Written(kubeconfig) = &ending.admin_config else {
+    let founds = job.store == Store::Kubernetes;
+    match &ending.admin_config {
+        AdminConfig::Written(kubeconfig) => left(true, founds).by(kubeconfig)?,
+        _ if founds || charts.is_some() => {
             let what = "the cluster is there, and this command has no credentials to its API server";
             let failure = CommandError::local(CommandCode::ClusterMissing, what);
             let (directory, file) = (job.directory.shown(), job.admin_config.display());
@@ -88,63 +84,62 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
                 None => format!("put its admin.conf into {file}"),
             };
             return Err(failure.fix(format!("{way}, and run the same command again")));
-        };
-        if job.store == Store::Kubernetes {
-            found(&job, arguments, kubeconfig, timeout, output)?;
         }
-        if let Some(charts) = &charts {
-            install(charts, &job, arguments, kubeconfig, timeout, output)?;
-        }
+        _ => {}
     }
     report::done(&job, &ending, output)
 }
 
-/// Has this machine find the API server where the operator says, and by the file that the operator says.
-fn reach(job: &Job, arguments: &Arguments, kubeconfig: &Path, output: &Output) -> Result<(), CommandError> {
-    let stock = Stock::from_arguments(arguments);
-    let reached = async {
-        if let Some(address) = &job.api_server {
-            reach::at(&stock, kubeconfig, address).await?;
-        }
-        match arguments.path("merge-kubeconfig") {
-            Some(into) => merge::merge(&stock, kubeconfig, into, &job.name, output).await,
-            None => Ok(()),
-        }
-    };
-    node::block_on(reached).map_err(goes_on)
+/// What is left to do with the cluster's credentials.
+struct Left<'a> {
+    job: &'a Job,
+    arguments: &'a Arguments,
+    /// This machine is to find the API server where the operator says, and by the file that the operator says.
+    reaches: bool,
+    /// The cluster moves into its API server.
+    founds: bool,
+    /// They are installed, as `latchkey charts install` does.
+    charts: Option<&'a ChartsFile>,
+    timeout: Duration,
+    output: &'a Output,
 }
 
-/// Moves the cluster into its API server.
-fn found(
-    job: &Job,
-    arguments: &Arguments,
-    kubeconfig: &Path,
-    timeout: Duration,
-    output: &Output,
-) -> Result<(), CommandError> {
-    let inside = job.inside.as_ref().map(Inside::key_hash);
-    let (directory, stock) = (&job.directory, Stock::from_arguments(arguments));
-    let (kubeconfig, settings) = (Kubeconfig::of_directory(&stock, kubeconfig).map_err(goes_on)?, &job.settings);
-    let founding = Founding { directory, kubeconfig, settings, stock, inside, output };
-    node::block_on(founding.run(&mut Patience::new(timeout))).map_err(goes_on)
-}
-
-/// Installs the charts of a file, as `latchkey charts install` does.
-fn install(
-    charts: &ChartsFile,
-    job: &Job,
-    arguments: &Arguments,
-    kubeconfig: &Path,
-    timeout: Duration,
-    output: &Output,
-) -> Result<(), CommandError> {
-    let (stock, backups) = (Stock::from_arguments(arguments), job.directory.path(found::BACKUPS));
-    let kubeconfig = Kubeconfig::of_directory(&stock, kubeconfig).map_err(goes_on)?;
-    let installing = async {
-        found::connect(&stock, &kubeconfig, output, &mut Patience::new(timeout)).await?;
-        Box::pin(charts::into(charts, &stock, &kubeconfig.path(), Options::default(), &backups, output)).await.map(drop)
-    };
-    node::block_on(installing).map_err(goes_on)
+impl Left<'_> {
+    /// Does it. The kubeconfig is in the cluster's directory, which may be another user's: it is looked at once, and what was looked at
+    /// is what every program reads.
+    fn by(self, kubeconfig: &Path) -> Result<(), CommandError> {
+        let Self { job, arguments, reaches, founds, charts, timeout, output } = self;
+        let merged = arguments.path("merge-kubeconfig").filter(|_| reaches);
+        let address = job.api_server.as_ref().filter(|_| reaches);
+        if merged.is_none() && address.is_none() && !founds && charts.is_none() {
+            return Ok(());
+        }
+        let (stock, backups) = (Stock::from_arguments(arguments), backup::directory(arguments));
+        let kubeconfig = Kubeconfig::of_directory(&stock, kubeconfig).map_err(goes_on)?;
+        let doing = async {
+            let kubeconfig = match address {
+                Some(address) => reach::at(&stock, kubeconfig, address).await?,
+                None => kubeconfig,
+            };
+            if let Some(into) = merged {
+                merge::merge(&stock, &kubeconfig, into, &job.name, output).await?;
+            }
+            if founds {
+                let (directory, settings, inside) =
+                    (&job.directory, &job.settings, job.inside.as_ref().map(Inside::key_hash));
+                let (stock, kubeconfig, backups) = (&stock, &kubeconfig, &backups);
+                let founding = Founding { directory, kubeconfig, settings, stock, inside, backups, output };
+                founding.run(&mut Patience::new(timeout)).await?;
+            }
+            if let Some(charts) = charts {
+                found::connect(&stock, &kubeconfig, output, &mut Patience::new(timeout)).await?;
+                Box::pin(charts::into(charts, &stock, &kubeconfig.path(), Options::default(), &backups, output))
+                    .await?;
+            }
+            Ok::<_, CommandError>(())
+        };
+        node::block_on(doing).map_err(goes_on)
+    }
 }
 
 fn goes_on(failure: CommandError) -> CommandError {

@@ -2,17 +2,16 @@
 //!
 //! The kubeconfig says the address, and the name that the API server's certificate has: the host that the node itself wrote there.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
 
+use super::config::{Config, malformed};
+use crate::api_server::Kubeconfig;
 use crate::error::CommandError;
-use crate::files::{self, Readers};
 use crate::node::Address;
 use crate::stock::Stock;
-
-/// More than a kubeconfig of one user.
-const MAX: usize = 1024 * 1024;
 
 #[derive(Deserialize)]
 struct Named {
@@ -28,27 +27,27 @@ struct Known {
 }
 
 /// Changes the kubeconfig, unless it says so already. It is whole at every moment: what changes is a copy.
-pub(super) async fn at(stock: &Stock, kubeconfig: &Path, address: &Address) -> Result<(), CommandError> {
-    let Named { name, cluster } = stock.kubectl_alone(kubeconfig)?.named_cluster_of_kubeconfig().await?;
+pub(super) async fn at(stock: &Stock, kubeconfig: Kubeconfig, address: &Address) -> Result<Kubeconfig, CommandError> {
+    let kubectl = stock.kubectl_alone(&kubeconfig.path())?;
+    let Named { name, cluster } = kubectl.named_cluster_of_kubeconfig().await?;
     let server = format!("https://{address}");
     if cluster.server == server {
-        return Ok(());
+        return Ok(kubeconfig);
     }
     let tls_name = cluster.tls_server_name.unwrap_or_else(|| host(&cluster.server).to_owned());
-    let draft = Draft(kubeconfig.with_extension("changed"));
-    files::replace(&draft.0, files::read_secret(kubeconfig, MAX)?.expose(), Readers::OwnerOnly)?;
-    stock.kubectl_alone(&draft.0)?.set_cluster(&name, &server, &tls_name).await?;
-    files::replace(kubeconfig, files::read_secret(&draft.0, MAX)?.expose(), Readers::OwnerOnly)
-}
-
-/// A file that goes with this value.
-struct Draft(std::path::PathBuf);
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // Nobody asks for it any more, and the next run writes over it.
-        drop(std::fs::remove_file(&self.0));
+    let unusable = |error: serde_json::Error| malformed(kubeconfig.named(), &error.to_string());
+    let text = kubectl.whole_kubeconfig(false).await?;
+    let mut config = Config::parse(&text, kubeconfig.named())?;
+    let known = config.clusters.iter_mut().flatten().find(|known| known.name == name);
+    let known = known.ok_or_else(|| malformed(kubeconfig.named(), &format!("it has no cluster {name}")))?;
+    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(known.cluster.get()).map_err(unusable)?;
+    for (field, value) in [("server", server), ("tls-server-name", tls_name)] {
+        fields.insert(field.to_owned(), to_raw_value(&value).map_err(unusable)?);
     }
+    let changed = to_raw_value(&fields).map_err(unusable)?;
+    known.cluster = &changed;
+    let text = config.in_its_form(stock, kubeconfig.named()).await?;
+    kubeconfig.replaced_by(&text)
 }
 
 /// The host of an address such as `https://[fd00::1]:6443`, as certificates have it.

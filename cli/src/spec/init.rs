@@ -1,6 +1,7 @@
 //! `latchkey init`.
 
 use super::Need::AnyNumber;
+use super::charts::BACKUPS;
 use super::table::{ANY_EK, CLUSTER, COLLATERAL, EK, MASTER_SECRET, NODE, POLICY, REFERENCE, flag, required, switch};
 use super::{Command, Flag};
 use crate::init;
@@ -79,6 +80,7 @@ pub(super) const INIT: Command = Command {
             "the stock kubectl, for --store kubernetes, --api-server, --merge-kubeconfig and\n--charts [the first in PATH]",
         ),
         flag("helm-program", "FILE", "the stock helm, in the same way [the first in PATH]"),
+        BACKUPS,
         switch("resume", "take up an earlier init; without it the same is done if there is one"),
         flag("timeout", "TIME", "how long all of it may take [30m]"),
     ],

@@ -269,14 +269,6 @@ impl Kubectl {
         self.run(self.call(flags, &[], KUBECONFIG)).await.map(Zeroizing::new)
     }
 
-    /// Writes into the kubeconfig where a cluster's API server is reached, and the name that its certificate has. The file is
-    /// written over, so that half of it may be left.
-    pub(crate) async fn set_cluster(&self, name: &str, server: &str, tls_name: &str) -> Result<(), StockError> {
-        let (server, tls_name) = (format!("--server={server}"), format!("--tls-server-name={tls_name}"));
-        let words = words(["config", "set-cluster", &server, &tls_name], Scope::Cluster, [name]);
-        self.run(self.call(words, &[], ONE_OBJECT)).await.map(drop)
-    }
-
     /// The certificate by which the kubeconfig's user is known, as it has it; empty if it has none. Nothing secret is printed.
     pub(crate) async fn certificate_of_kubeconfig(&self) -> Result<String, StockError> {
         let path = "--output=jsonpath={.users[0].user.client-certificate-data}";

@@ -8,9 +8,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
 use crate::support::command::Ran;
-use crate::support::node::FakeNode;
+use crate::support::node::{Behaviour, FakeNode};
 use crate::support::operator::Operator;
 use crate::support::plant::error_code;
+use crate::support::stand_in::StandIn;
 
 fn founded() -> (Operator, FakeNode) {
     let (operator, node) = Operator::with_node();
@@ -61,7 +62,7 @@ fn a_directory_of_the_services_has_root_run_nothing_of_its_users() {
         latchkey_test_support::skip("only root can give directories away");
         return;
     }
-    let (operator, _) = founded();
+    let (operator, first) = founded();
     fs::set_permissions(operator.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     let (note, kubeconfig) = (operator.path("plant/store.json"), operator.path("plant/x.conf"));
     let write = |owner: u32, mode: u32| {
@@ -74,7 +75,7 @@ fn a_directory_of_the_services_has_root_run_nothing_of_its_users() {
     };
     let named = r#"{"version": 1, "kubernetes": {"kubeconfig": "x.conf"}}"#;
     let good = r#"{"users": [{"name": "me", "user": {"token": "mine"}}]}"#;
-    let hostile = r#"{"users": [{"name": "me", "user": {"exec": {"command": "/tmp/theirs"}}}]}"#;
+    let hostile = r#"{"clusters": [{"name": "c", "cluster": {"server": "https://c"}}], "users": [{"name": "me", "user": {"exec": {"command": "/tmp/theirs"}}}]}"#;
     // In the place of kubectl, which shows a kubeconfig as JSON, and runs what it names once an API server is asked. The service's user
     // puts another one there as soon as it was looked at.
     let script = format!(
@@ -100,6 +101,15 @@ fn a_directory_of_the_services_has_root_run_nothing_of_its_users() {
             assert!(ran.json()["error"]["fix"].as_str().unwrap().contains("--kubeconfig"), "{}", ran.out);
         }
     };
+    // The credentials that `latchkey init` left there: merged, they would have root's next kubectl run his program.
+    write(SERVICE, 0o600)(&operator.path("plant/admin.conf"), hostile);
+    write(0, 0o600)(&operator.path("daily"), good);
+    for merging in [&["--merge-kubeconfig", "daily"] as &[&str], &["--api-server", "127.0.0.1"]] {
+        let more = ["--resume", "--kubectl-program", "./kubectl", "--output", "json"];
+        let ran = operator.init(&first, &[merging, &more].concat()).failed(2);
+        assert_eq!(error_code(&ran), "store-untrusted", "{merging:?}: {ran:?}");
+        assert_eq!(fs::read_to_string(operator.path("daily")).unwrap(), good);
+    }
     // The note.
     write(0, 0o600)(&kubeconfig, good);
     write(SERVICE, 0o644)(&note, named);
@@ -205,4 +215,82 @@ fn an_init_by_root_in_a_directory_of_the_services_makes_files_of_the_services() 
     // As releases before this one left it.
     chown(operator.path("plant/init.json"), Some(0), Some(0)).unwrap();
     operator.init(&first, &["--resume"]).succeeded();
+}
+
+/// A cluster that an init keeps in an API server, with stand-ins for that, kubectl and helm.
+struct InApiServer {
+    operator: Operator,
+    first: FakeNode,
+    stand_in: StandIn,
+}
+
+impl InApiServer {
+    /// Its directory is there, and the join service's credentials, which a real API server would give.
+    fn new() -> Self {
+        let (operator, first) = Operator::with_node();
+        let config = r#"{"users": [{"name": "me", "user": {"token": "mine"}}]}"#;
+        first.behave(Behaviour { admin_config: Some(config.into()), ..Behaviour::default() });
+        fs::create_dir(operator.path("plant")).unwrap();
+        fs::write(operator.path("plant/join-service.kubeconfig"), "").unwrap();
+        let stand_in = StandIn::empty(&operator.path("plant"));
+        Self { operator, first, stand_in }
+    }
+
+    fn init(&self, more: &[&str]) -> Ran {
+        let [kubectl, helm] = ["kubectl", "helm"].map(|name| self.stand_in.path(name).display().to_string());
+        let programs = ["--kubectl-program", &kubectl, "--helm-program", &helm, "--output", "json"];
+        let store = ["--store", "kubernetes", "--control-plane-endpoint", "api.plant.example"];
+        self.operator.init(&self.first, &[&programs[..], &store, more].concat())
+    }
+
+    fn list(&self) -> Ran {
+        let kubectl = self.stand_in.path("kubectl").display().to_string();
+        node(&self.operator, &["list", "--kubectl-program", &kubectl])
+    }
+}
+
+/// `store.json` is root's word: were it the directory's owner's, root would not take it for where the cluster is kept.
+#[test]
+fn a_cluster_that_root_founded_in_a_directory_of_the_services_is_roots_to_command() {
+    const SERVICE: u32 = 4711;
+    if !rustix::process::geteuid().is_root() {
+        latchkey_test_support::skip("only root can give directories away");
+        return;
+    }
+    let cluster = InApiServer::new();
+    let give = |name: &str| chown(cluster.operator.path(name), Some(SERVICE), Some(SERVICE)).unwrap();
+    give("plant");
+    fs::set_permissions(cluster.operator.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    cluster.init(&[]).succeeded();
+    cluster.list().succeeded();
+    // As releases before this one left it.
+    give("plant/store.json");
+    assert_eq!(error_code(&cluster.list().failed(2)), "store-untrusted");
+    cluster.init(&["--resume"]).succeeded();
+    cluster.list().succeeded();
+    assert_eq!(fs::metadata(cluster.operator.path("plant/store.json")).unwrap().uid(), 0);
+    // What another program says of where the cluster is kept stays.
+    let note = || fs::read_to_string(cluster.operator.path("plant/store.json")).unwrap();
+    fs::write(cluster.operator.path("plant/store.json"), note().replace("\"version\": 1", "\"version\": 9")).unwrap();
+    cluster.init(&["--resume"]).succeeded();
+    assert!(note().contains("\"version\": 9"), "{}", note());
+}
+
+/// helm works as cluster administrator: nothing that it reads lies where another user writes.
+#[test]
+fn helm_reads_the_chart_that_the_command_carries_and_nothing_of_the_directory() {
+    let cluster = InApiServer::new();
+    cluster.init(&[]).succeeded();
+    let seen = fs::read_to_string(cluster.stand_in.path("seen")).unwrap();
+    assert!(seen.contains("cluster.json") && !seen.contains("chart"), "{seen}");
+    let unpacked = cluster.stand_in.path("unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    let mut tar = std::process::Command::new("tar");
+    let tar = tar.arg("-xzf").arg(cluster.stand_in.path("given")).arg("-C").arg(&unpacked);
+    assert!(latchkey_test_support::output(tar).unwrap().status.success());
+    let carried = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/latchkey"));
+    let mut compare = std::process::Command::new("diff");
+    let compare = compare.args(["-r"]).arg(carried).arg(unpacked.join("latchkey"));
+    let compared = latchkey_test_support::output(compare).unwrap();
+    assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stdout));
 }

@@ -26,11 +26,13 @@ struct FolderTurn<'a> {
 }
 
 impl FolderRecords {
-    /// The records of this directory, tidied up after crashes.
+    /// The records of this directory, tidied up after crashes, and its denials.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn open(directory: ClusterStore) -> Result<Self, StoreError> {
+        // Before the right to write is taken, which others wait for.
+        directory.finish_denials()?;
         directory.writer()?.tidy()?;
         Ok(Self { directory, seen: Mutex::new(None), statuses: Statuses::default() })
     }

@@ -133,7 +133,7 @@ pub enum PutError {
     Store(#[from] StoreError),
 }
 
-/// Others came first: the record, as it was decided, must not be written.
+/// Others came first, or may do so unseen: the record, as it was decided, must not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PutRefusal {
     /// The machine's record is another by now: [`Turn::news`] has it, and it is decided anew.
@@ -148,4 +148,7 @@ pub enum PutRefusal {
     /// Another control plane is joining.
     #[error("another control plane is joining")]
     LeaseHeld,
+    /// Services of the release before may give the same names and disks.
+    #[error("services of the release before may give the same names and disks: the cluster's document is of version 1")]
+    NotUpgraded,
 }

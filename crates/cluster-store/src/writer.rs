@@ -3,6 +3,7 @@
 use crate::atomic::{self, Existing};
 use crate::cluster::ClusterFile;
 use crate::counted::CountedDenials;
+use crate::denials::DENY_PATIENCE;
 use crate::error::{ContentError, StoreError};
 use crate::record::{NodeRecord, Recorded};
 use crate::store::{CLUSTER, ClusterStore, NODES};
@@ -56,13 +57,12 @@ impl<'a> Writer<'a> {
         self.writes
     }
 
-    /// Removes the unfinished records of writers that crashed, and lists a denial that one counted and did not list. What is left of
-    /// another file is never read, and goes when the file is written next.
+    /// Removes the unfinished records of writers that crashed. What is left of another file is never read, and goes when the file is
+    /// written next.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn tidy(&self) -> Result<(), StoreError> {
-        self.directory.finish_denials()?;
         atomic::remove_temporaries(&self.directory.path().join(NODES))
     }
 
@@ -97,7 +97,7 @@ impl<'a> Writer<'a> {
         }
         drop(self.place(first, Existing::Replace)?);
         let directory = self.directory.opened()?;
-        let _turn = self.directory.denials_turn(&directory)?;
+        let _turn = self.directory.denials_turn(&directory, DENY_PATIENCE)?;
         let listed = CountedDenials::of(self.directory.denials()?.listed());
         self.directory.write_cluster(&cluster.clone().counting(listed), Existing::Keep)
     }

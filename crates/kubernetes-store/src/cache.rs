@@ -5,7 +5,7 @@
 //! something was learnt of its machine since it was asked for; of what may have crossed on the way the higher revision is the later. But
 //! whose a name or a disk is, listings and the watch say alone ([`crate::naming`]): an answer counts once they have told of what it claims.
 
-use crate::naming::{Claims, Naming};
+use crate::naming::{Claims, Naming, RESERVES};
 use crate::objects::NodeObject;
 use kube::api::ObjectMeta;
 use latchkey_attestation::EkDigest;
@@ -73,6 +73,13 @@ impl Cache {
     /// The record, and what its object carries.
     pub(crate) fn get(&self, ek: &EkDigest) -> Option<&Known> {
         self.machines.get(ek)?.known.as_ref()
+    }
+
+    /// The records that reserve something.
+    pub(crate) fn reserving(&self) -> BTreeMap<EkDigest, Known> {
+        let reserves = |known: &Known| known.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(RESERVES));
+        let all = self.machines.iter().filter_map(|(ek, machine)| machine.known.as_ref().map(|known| (ek, known)));
+        all.filter(|(_, known)| reserves(known)).map(|(ek, known)| (*ek, known.clone())).collect()
     }
 
     /// Whose what is.

@@ -14,9 +14,6 @@ reason_codes! {
         /// This machine and the API server do not agree about the time.
         ClocksDiffer = "api-clocks-differ":
             "set the clocks of this service's machine and of the control planes (NTP); nodes ask again";
-        /// Services of the release before may run beside this one, and neither sees what the other gives.
-        NotUpgraded = "api-store-not-upgraded":
-            "stop every join service of the release before, then do what `latchkey upgrade store` says; nodes ask again";
         /// An object that the service needs is missing.
         DocumentMissing = "api-document-missing":
             "create the ConfigMap that is named, with the key that is named";
@@ -58,7 +55,7 @@ pub(crate) fn is_unanswered(error: &StoreError) -> bool {
     code_of(error).is_some_and(ApiCode::is_unanswered)
 }
 
-fn code_of(error: &StoreError) -> Option<ApiCode> {
+pub(crate) fn code_of(error: &StoreError) -> Option<ApiCode> {
     let StoreError::Elsewhere { reason, .. } = error else { return None };
     ApiCode::ALL.iter().find(|code| code.as_str() == reason.code).copied()
 }

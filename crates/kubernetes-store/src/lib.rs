@@ -41,6 +41,7 @@
 //! What is read is bounded and closed all the same: an object that is not what this release would have written costs what it names,
 //! and no more.
 
+mod beneath;
 mod beside;
 mod cache;
 mod connection;
@@ -54,6 +55,7 @@ mod records;
 mod requests;
 mod status;
 mod store;
+mod sweep;
 pub mod tokens;
 mod watch;
 

@@ -2,25 +2,23 @@
 
 use crate::cache::{Cache, Known, MAX_NODES};
 use crate::connection::in_time;
-use crate::error::{ApiCode, ApiStoreCode, elsewhere, failed, is_absent, is_conflict};
-use crate::naming::{Claimed, PROVISIONAL, RESERVES, Standing, is_provisional};
+use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict};
+use crate::naming::{Claimed, PROVISIONAL, RESERVES, Standing};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
 use crate::store::{KubernetesStore, Shared, too_many};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams, Preconditions};
+use crate::sweep::{give_back, lost};
+use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
     Documents as _, News, NodeRecord, NodeStatus, PendingRecord, PutError, PutRefusal, RecordStore, Recorded,
     RefusedMachine, StoreError, Turn,
 };
 use latchkey_kubernetes_client::PAGE;
-use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::MutexGuard;
+use std::time::Instant;
 
 /// Turns at once: as many requests as keep etcd's log busy while each waits for it.
 const TURNS: usize = 24;
-/// How often it is looked for lost records that nobody has deleted: whoever made one does so at once, unless it ends or is cut off.
-const LOST: Duration = Duration::from_secs(10);
 
 impl RecordStore for KubernetesStore {
     fn turns_at_once(&self) -> usize {
@@ -45,7 +43,10 @@ impl RecordStore for KubernetesStore {
     }
 
     fn show_status(&self, ek: EkDigest, status: NodeStatus) {
-        self.shared().statuses.show(ek, status);
+        let uid = self.shared().cache().get(&ek).and_then(|known| known.metadata.uid.clone());
+        if let Some(uid) = uid {
+            self.shared().statuses.show((ek, uid), status);
+        }
     }
 
     fn show_refusal(&self, refused: RefusedMachine) {
@@ -95,17 +96,12 @@ impl ApiTurn<'_> {
         Ok(recorded)
     }
 
-    /// Services of the release before claim by other objects, and do not see what this one does: none may run any more, and none does
-    /// where the cluster's document is of a version that they refuse.
-    fn check_version(&self) -> Result<(), StoreError> {
-        match self.store.cluster()? {
-            Some(cluster) if cluster.denials.is_none() => {
-                let detail =
-                    "cluster.json is of version 1: services of the release before may give the same names and disks";
-                Err(elsewhere("configmaps/latchkey-cluster", ApiStoreCode::NotUpgraded, detail))
-            }
-            _ => Ok(()),
-        }
+    /// Services of the release before claim by other objects, and do not see what this one does: none may run any more. None starts
+    /// where the cluster's document is of a version that they refuse; one that runs goes on, until the rights to claim are gone with
+    /// the chart of this release.
+    fn check_version(&self) -> Result<(), PutError> {
+        let is_upgraded = self.store.cluster()?.is_none_or(|cluster| cluster.denials.is_some());
+        if is_upgraded { Ok(()) } else { Err(PutRefusal::NotUpgraded.into()) }
     }
 
     /// Creates a machine's first record, and waits until its claims are known to be the first ones.
@@ -168,12 +164,13 @@ impl ApiTurn<'_> {
         else {
             return Err(self.overtaken(&ek).await);
         };
-        if is_provisional(&metadata) {
-            // Found, and not ours: whoever made it was cut short, or is at it still.
-            let standing = self.cache().naming().standing_of_all(&ek.to_string());
-            if standing != Standing::First {
-                return Err(came_later(&standing).into());
-            }
+        // Of one that is found and provisional: whoever made it was cut short, or is at it still.
+        let claimed: Vec<_> = Claimed::by(before).collect();
+        let standing = self.cache().naming().standing(&ek.to_string(), &claimed);
+        match standing {
+            Standing::First => {}
+            Standing::Unheard => return Err(self.overtaken(&ek).await),
+            other => return Err(came_later(&other).into()),
         }
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.retain(|key, _| key != PROVISIONAL && key != RESERVES);
@@ -205,7 +202,8 @@ impl ApiTurn<'_> {
                 Err(error) => Err(failed(&about, &error)),
             }
         });
-        match written.await? {
+        let written = written.await.inspect_err(|error| self.store.shared().unheard.note(ek, error));
+        match written? {
             None => Err(self.overtaken(&ek).await),
             Some(NodeObject::Record(recorded, metadata, _)) if **recorded == *record => Ok((*recorded, *metadata)),
             // An admission webhook, or a schema of another release: what stands there is not what was decided.
@@ -244,48 +242,6 @@ fn came_later(standing: &Standing) -> PutRefusal {
         Standing::Later(Claimed::Disk(_)) => PutRefusal::DiskTaken,
         // It is decided anew, by what is known then.
         Standing::First | Standing::Unclear | Standing::Unheard => PutRefusal::Overtaken,
-    }
-}
-
-fn lost(shared: &Shared, ek: &EkDigest) -> Option<Known> {
-    let cache = shared.cache();
-    cache.get(ek).filter(|_| cache.naming().is_lost(ek)).cloned()
-}
-
-/// Deletes this very object, if it was not written since.
-async fn give_back(shared: &Shared, ek: &EkDigest, metadata: &ObjectMeta) -> Result<(), StoreError> {
-    let (api, asked): (Api<DynamicObject>, _) =
-        (Api::all_with(shared.client.clone(), &nodes()), shared.cache().moment());
-    let ObjectMeta { uid, resource_version, .. } = metadata.clone();
-    let preconditions = Some(Preconditions { uid, resource_version });
-    match api.delete(&ek.to_string(), &DeleteParams { preconditions, ..DeleteParams::default() }).await {
-        Ok(_) => shared.cache().absent(*ek, asked),
-        // Another service did so, or it is another one now: the watch tells.
-        Err(error) if is_absent(&error) || is_conflict(&error) => {}
-        Err(error) => return Err(failed(&node_called(ek), &error)),
-    }
-    Ok(())
-}
-
-/// Deletes lost records that whoever made them left there. Never ends by itself.
-pub(crate) async fn give_back_what_is_lost(shared: Arc<Shared>) {
-    let mut unclear = BTreeSet::new();
-    loop {
-        tokio::time::sleep(LOST).await;
-        let withheld = shared.cache().naming().withheld();
-        unclear.retain(|ek| withheld.contains(ek));
-        for ek in withheld {
-            let Some(left) = lost(&shared, &ek) else {
-                if unclear.insert(ek) {
-                    tracing::error!(%ek, "Two new records name one thing, and which was first is not known: remove one of the machines");
-                }
-                continue;
-            };
-            tracing::warn!(%ek, node = left.recorded.name.as_str(), "A record that came second was left there, and is deleted");
-            if let Err(error) = in_time(&node_called(&ek), give_back(&shared, &ek, &left.metadata)).await {
-                tracing::warn!(%error, %ek, "A record that came second could not be deleted yet");
-            }
-        }
     }
 }
 
@@ -331,10 +287,13 @@ async fn list_all(shared: &Shared) -> Result<(), StoreError> {
 }
 
 /// Reads one record, and takes it over.
-async fn read_one(shared: &Shared, ek: &EkDigest) -> Result<(), StoreError> {
+pub(crate) async fn read_one(shared: &Shared, ek: &EkDigest) -> Result<(), StoreError> {
     let (about, asked) = (node_called(ek), shared.cache().moment());
     match read(shared, ek).await? {
-        Some(object) => drop(in_time(&about, shared.take_over(object, asked)).await?),
+        Some(object) => {
+            let known = in_time(&about, shared.take_over(object, asked)).await;
+            known.inspect_err(|error| shared.unheard.note(*ek, error))?;
+        }
         None => shared.cache().absent(*ek, asked),
     }
     Ok(())

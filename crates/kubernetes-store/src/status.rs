@@ -5,8 +5,9 @@
 
 use crate::beside::{Beside, pace};
 use crate::connection::in_time;
-use crate::error::{failed, is_absent};
+use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict};
 use crate::objects::{node_called, node_of, nodes};
+use crate::records::read_one;
 use crate::store::Shared;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use latchkey_attestation::EkDigest;
@@ -23,11 +24,17 @@ const MOST: usize = 8192;
 /// Seconds that the last attestation and report may be later than the status says.
 const BEHIND: u64 = 300;
 
+/// Writes of one status that others may come before.
+const TRIES: u32 = 4;
+
+/// Of which object: a machine may be removed, and come again.
+type Of = (EkDigest, String);
+
 /// What is to be written, and what was.
 #[derive(Debug)]
 pub(crate) struct Statuses {
-    waiting: Beside<EkDigest, NodeStatus>,
-    written: Mutex<BTreeMap<EkDigest, NodeStatus>>,
+    waiting: Beside<Of, NodeStatus>,
+    written: Mutex<BTreeMap<Of, NodeStatus>>,
 }
 
 impl Default for Statuses {
@@ -38,24 +45,24 @@ impl Default for Statuses {
 
 impl Statuses {
     /// Has this written, unless it is there already.
-    pub(crate) fn show(&self, ek: EkDigest, status: NodeStatus) {
+    pub(crate) fn show(&self, of: Of, status: NodeStatus) {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.get(&ek).is_none_or(|written| !status.is_said_by(written, BEHIND)) {
+        if written.get(&of).is_none_or(|written| !status.is_said_by(written, BEHIND)) {
             drop(written);
-            self.waiting.put(ek, status, NodeStatus::followed_by);
+            self.waiting.put(of, status, NodeStatus::followed_by);
         }
     }
 
-    fn note(&self, ek: EkDigest, status: NodeStatus) {
+    fn note(&self, of: Of, status: NodeStatus) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if written.len() >= MOST {
             written.clear();
         }
-        let next = match written.remove(&ek) {
+        let next = match written.remove(&of) {
             Some(before) => before.followed_by(status),
             None => status,
         };
-        written.insert(ek, next);
+        written.insert(of, next);
     }
 }
 
@@ -63,12 +70,12 @@ impl Statuses {
 pub(crate) async fn write_statuses(shared: Arc<Shared>) {
     let (mut pace, mut pauses) = (pace(PER_SECOND), Pauses::default());
     loop {
-        let (ek, status) = shared.statuses.waiting.next().await;
+        let (of, status) = shared.statuses.waiting.next().await;
         pace.tick().await;
-        let about = node_called(&ek);
-        match in_time(&about, write(&shared, &ek, &status)).await {
+        let about = node_called(&of.0);
+        match Box::pin(in_time(&about, write(&shared, &of, &status))).await {
             Ok(()) => {
-                shared.statuses.note(ek, status);
+                shared.statuses.note(of, status);
                 pauses = Pauses::default();
             }
             Err(error) => {
@@ -79,16 +86,27 @@ pub(crate) async fn write_statuses(shared: Arc<Shared>) {
     }
 }
 
-async fn write(shared: &Shared, ek: &EkDigest, status: &NodeStatus) -> Result<(), StoreError> {
+/// A status says that something was released by this very object: so each patch names the state that it is of. (A uid in it would not
+/// count, since nothing but the status does.)
+async fn write(shared: &Shared, (ek, uid): &Of, status: &NodeStatus) -> Result<(), StoreError> {
     let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
-    let asked = shared.cache().moment();
-    // What is not known stays as it was.
-    let patch = Patch::Merge(status_object(ek, status));
-    match api.patch_status(&ek.to_string(), &PatchParams::default(), &patch).await {
-        // A later revision of the object with the same record: known at once, so that the next decision is not overtaken by it.
-        Ok(object) => shared.take_over(node_of(object), asked).await.map(drop),
-        // It was removed meanwhile.
-        Err(error) if is_absent(&error) => Ok(()),
-        Err(error) => Err(failed(&node_called(ek), &error)),
+    let mut object = status_object(ek, status);
+    for _ in 0..TRIES {
+        let (asked, known) = {
+            let mut cache = shared.cache();
+            (cache.moment(), cache.get(ek).map(|known| known.metadata.clone()))
+        };
+        // It was removed meanwhile, or is another one now.
+        let Some(known) = known.filter(|known| known.uid.as_ref() == Some(uid)) else { return Ok(()) };
+        object["metadata"]["resourceVersion"] = known.resource_version.into();
+        // What is not known stays as it was.
+        match api.patch_status(&ek.to_string(), &PatchParams::default(), &Patch::Merge(&object)).await {
+            // A later revision of the object with the same record: known at once, so that the next decision is not overtaken by it.
+            Ok(object) => return shared.take_over(node_of(object), asked).await.map(drop),
+            Err(error) if is_absent(&error) => return Ok(()),
+            Err(error) if is_conflict(&error) => read_one(shared, ek).await?,
+            Err(error) => return Err(failed(&node_called(ek), &error)),
+        }
     }
+    Err(elsewhere(&node_called(ek), ApiCode::Conflict, "others write it all the time"))
 }

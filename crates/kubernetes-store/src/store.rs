@@ -1,5 +1,6 @@
 //! The store as a whole: a connection, what is known, and who hears of changes.
 
+use crate::beneath::Unheard;
 use crate::cache::{Cache, Moment};
 use crate::connection::{certificate_ends, wait};
 use crate::documents::{DocumentCache, FOLLOWED};
@@ -8,9 +9,9 @@ use crate::events::{Refusals, write_events};
 use crate::lease::ControlPlaneLease;
 use crate::naming::Claims;
 use crate::objects::NodeObject;
-use crate::records::give_back_what_is_lost;
 use crate::requests::RequestWatch;
 use crate::status::{Statuses, write_statuses};
+use crate::sweep::sweep;
 use crate::watch;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) records_heard: Notify,
     /// When this machine's clock was last seen to be the API server's.
     pub(crate) clock_checked: Mutex<Option<Instant>>,
+    pub(crate) unheard: Unheard,
     pub(crate) statuses: Statuses,
     pub(crate) refusals: Refusals,
     pub(crate) requests: RequestWatch,
@@ -102,7 +104,7 @@ impl KubernetesStore {
         for name in FOLLOWED {
             following.push(connection.handle().spawn(watch::follow_document(Arc::clone(&shared), name)));
         }
-        following.push(connection.handle().spawn(give_back_what_is_lost(Arc::clone(&shared))));
+        following.push(connection.handle().spawn(sweep(Arc::clone(&shared))));
         following.push(connection.handle().spawn(write_statuses(Arc::clone(&shared))));
         following.push(connection.handle().spawn(write_events(Arc::clone(&shared))));
         let following = Mutex::new(following);
@@ -187,6 +189,7 @@ impl Shared {
             documents: Mutex::default(),
             records_heard: Notify::new(),
             clock_checked: Mutex::default(),
+            unheard: Unheard::default(),
             statuses: Statuses::default(),
             refusals: Refusals::default(),
             requests: RequestWatch::default(),
@@ -265,7 +268,8 @@ impl Shared {
 
     /// What is wrong with the watches.
     pub(crate) fn problem(&self) -> Option<String> {
-        lock(&self.heard).values().find_map(|heard| heard.problem.as_ref()).map(ToString::to_string)
+        let of_watch = lock(&self.heard).values().find_map(|heard| heard.problem.as_ref().map(ToString::to_string));
+        of_watch.or_else(|| self.unheard.problem().map(str::to_owned))
     }
 
     /// When the oldest of these listings was asked for; `None` before there are all of them.

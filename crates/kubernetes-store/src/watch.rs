@@ -87,6 +87,11 @@ impl Sink<DynamicObject> for Records {
     fn again(&self) -> Duration {
         AGAIN.max(self.took * SHARE)
     }
+
+    /// Whoever has written a record waits for the watch.
+    fn hears_on(&self) -> bool {
+        true
+    }
 }
 
 impl Shared {

@@ -30,12 +30,25 @@ pub struct Described {
     pub material: Option<Arc<ClusterMaterial>>,
     /// Opaque bytes for the nodes' cluster step.
     pub payload: Arc<SecretVec>,
+    /// Whether the cluster is kept in an API server.
+    pub in_api_server: bool,
 }
 
 impl Described {
     /// What machines are let in by.
     pub fn rules(&self) -> Rules {
-        Rules { enrolment: Arc::clone(&self.enrolment), reserved: self.reserved() }
+        Rules { enrolment: Arc::clone(&self.enrolment), reserved: self.reserved(), gives: self.gives() }
+    }
+
+    /// See [`Rules::gives`]. In a directory services of the release before see what this one writes; in an API server they do not, and
+    /// start with no cluster that counts its denials.
+    pub fn gives(&self) -> bool {
+        !self.in_api_server || self.counts()
+    }
+
+    /// Whether the cluster's document counts the denials; before there is one, nothing is to be counted.
+    pub fn counts(&self) -> bool {
+        self.cluster.as_ref().is_none_or(|cluster| cluster.denials.is_some())
     }
 
     /// What is no machine's name or address.
@@ -75,6 +88,7 @@ impl Source for Cluster {
             cluster: documents.cluster()?.map(Arc::new),
             material: documents.material()?.map(Arc::new),
             payload: documents.payload().map(Arc::new)?,
+            in_api_server: self.0.api_server().is_some(),
         })
     }
 

@@ -106,9 +106,9 @@ impl Admin for Pages {
         let stale = behind.into_iter().map(|behind| format!("{} is stale: {}", behind.part, behind.why));
         let snapshot = self.current.snapshot();
         let waiting = snapshot.own.cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
-        let uncounted = snapshot.own.cluster.as_ref().is_some_and(|cluster| cluster.denials.is_none()).then(|| {
-            "denial-count-missing: a denial that gets lost is not missed: once all services are of this release, run `latchkey upgrade store`"
-                .to_owned()
+        let uncounted = (!snapshot.own.counts()).then(|| {
+            let nobody = if snapshot.own.gives() { "" } else { "no machine gets a new name or disk, and " };
+            format!("denial-count-missing: {nobody}a denial that gets lost is not missed: once all services are of this release, run `latchkey upgrade store`")
         });
         // They cost the machines that they name; the others are served.
         let damaged = self.store.look(|state| {

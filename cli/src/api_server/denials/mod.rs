@@ -1,7 +1,5 @@
 //! Who is shut out, and how many are counted, as two objects: see `latchkey_cluster_store::CountedDenials`.
 
-use std::cell::Cell;
-
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::{CLUSTER_MAP, DENIED_MAP, PENDING_MAP, REVISIONS_MAP};
 use latchkey_cluster_store::{ClusterFile, CountedDenials, Denials, PlaceCode};
@@ -36,28 +34,14 @@ pub(crate) trait DenialMaps: Maps {
 
     /// Shuts a TPM out: counted first, and listed whether that could be done or not.
     async fn shut_out(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
-        let was_leaving = Cell::new(false);
-        let counted = self.recount(|known, counted| {
-            was_leaving.set(known.is_leaving(&ek));
-            counted.with(ek, known)
-        });
-        let counted = counted.await;
-        let denied = |data: &mut Data| {
-            let (name, mut text) = (ek.to_string(), reason.to_owned());
-            // Who takes it back may be about to remove the entry as it was read: it has to be another one.
-            if was_leaving.get() && data.get(&name) == Some(&text) {
-                text.push('\n');
-            }
-            let before = data.insert(name, text.clone());
-            Ok(before != Some(text))
-        };
+        let counted = self.recount(|known, counted| counted.with(ek, known)).await;
         let half = |code: PlaceCode, what: &str, error: &CommandError| {
             let failure = CommandError::new(Exit::Failed, code, what).because(&error.what);
             error.because.iter().fold(failure, CommandError::because)
         };
-        match (counted, self.change(DENIED_MAP, denied).await) {
-            (Ok(_), Ok(_)) => Ok(()),
-            (Err(error), Ok(_)) => {
+        match (counted, self.list(ek, reason).await) {
+            (Ok(_), Ok(())) => Ok(()),
+            (Err(error), Ok(())) => {
                 Err(half(PlaceCode::NotCounted, "the machine is shut out, and that is not counted", &error))
             }
             // The cluster's document names it.
@@ -66,6 +50,20 @@ pub(crate) trait DenialMaps: Maps {
             }
             (Ok(false) | Err(_), Err(error)) => Err(error),
         }
+    }
+
+    /// Lists one that is shut out, with a new revision even where it is listed so already: who takes the denial back may have read the
+    /// document before this one was counted, and must not be able to write it any more.
+    async fn list(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
+        for _ in 0..TRIES {
+            let mut map = self.known(DENIED_MAP).await?.ok_or_else(|| self.is_gone(DENIED_MAP))?;
+            map.data.insert(ek.to_string(), reason.to_owned());
+            map.say_what_it_replaces();
+            if self.put_document(&map).await? {
+                return Ok(());
+            }
+        }
+        Err(others_first(DENIED_MAP))
     }
 
     /// Whether it was denied.

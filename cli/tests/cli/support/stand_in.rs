@@ -1,8 +1,8 @@
 //! In the place of kubectl and its API server: objects are files in one directory, and each can be made to fail.
 
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,6 +16,10 @@ cd "${0%/*}" || exit 1
 echo "$*" >>calls
 for last; do :; done
 case "$*" in
+"config view "*)
+    # A kubeconfig as JSON.
+    while [ "$1" != --kubeconfig ]; do shift; done
+    cat "$2" ;;
 "version "*) echo '{"clientVersion": {"gitVersion": "v1.34.0"}}' ;;
 "get --raw /version "*) echo '{"gitVersion": "v1.34.0"}' ;;
 *"--all-namespaces"*) cat "list-$last.json" 2>/dev/null || echo '{"items": []}' ;;
@@ -30,8 +34,36 @@ case "$*" in
     fi
     cp body "$name.json"
     cat body ;;
-"get "* | "delete "* | "drain "*) ;;
+"apply "*)
+    # A list of documents, each with its name last.
+    sed 's/{"apiVersion":"v1","kind":"ConfigMap"/\n&/g; s/]}$//' | sed -n '/^{"apiVersion":"v1","kind":"ConfigMap"/{s/,$//;p}' >bodies
+    echo >>bodies
+    while IFS= read -r body; do
+        name=$(printf '%s' "$body" | sed 's/.*"metadata":{"name":"\([^"]*\)".*/\1/')
+        [ -n "$name" ] || continue
+        printf '%s' "$body" >"$name.json"
+    done <bodies ;;
+"get "* | "delete "* | "drain "* | "wait "*) ;;
 *) exit 1 ;;
+esac
+"#;
+
+/// In the place of helm: what it is given as a chart is copied to `given`, and what lies in the directory `beside` then is in `seen`.
+const HELM: &str = r#"#!/bin/sh
+here=${0%/*}
+case "$*" in
+"version "*) echo v3.18.0 ;;
+"history "*)
+    if ! [ -e "$here/given" ]; then
+        echo 'Error: release: not found' >&2
+        exit 1
+    fi
+    echo '[{"revision": 1, "status": "deployed", "chart": "latchkey-1", "description": ""}]' ;;
+"install "*)
+    for last; do :; done
+    cp -RL "$last" "$here/given" || exit 1
+    ls -A "$here/beside/" >"$here/seen" ;;
+*) ;;
 esac
 "#;
 
@@ -49,6 +81,17 @@ impl StandIn {
         for name in ["latchkey-denied", "latchkey-revisions", "latchkey-pending"] {
             stand_in.map(name, &json!({}));
         }
+        stand_in
+    }
+
+    /// Before there is a cluster: with what the chart brings. Its helm looks at this directory.
+    pub fn empty(beside: &Path) -> Self {
+        let stand_in = Self::new();
+        for name in ["latchkey-cluster", "latchkey-enrolment"] {
+            fs::remove_file(stand_in.path(&format!("{name}.json"))).unwrap();
+        }
+        stand_in.program("helm", HELM);
+        symlink(beside, stand_in.path("beside")).unwrap();
         stand_in
     }
 

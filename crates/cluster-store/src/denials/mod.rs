@@ -15,6 +15,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_durable_file::{Directory, Turn};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// The directory's name.
@@ -22,8 +23,8 @@ pub(crate) const DENIED: &str = "denied";
 /// For people: why a TPM is denied. Read by the command line alone.
 const MAX_REASON: usize = 4096;
 
-/// How long one who denies a machine waits for others who change denials, who may be stopped, before it is done uncounted.
-const DENY_PATIENCE: Duration = Duration::from_secs(10);
+/// How long one who changes denials waits for others who do, who may be stopped: a machine is denied uncounted then.
+pub(crate) const DENY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The TPMs that are shut out, as they are listed at one moment, and how many the cluster's document counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,6 +149,12 @@ impl Denials {
         self.counted.as_ref()
     }
 
+    /// Whether somebody who changes them is at it, or was cut in it.
+    fn are_unsettled(&self) -> bool {
+        let has_left = |counted: &CountedDenials| !counted.leaving.is_subset(&self.listed);
+        self.unfinished.is_some() || self.counted.as_ref().is_some_and(has_left)
+    }
+
     /// The one that was counted last and is not listed: whoever writes next lists it first.
     pub const fn unfinished(&self) -> Option<EkDigest> {
         self.unfinished
@@ -214,8 +221,7 @@ impl ClusterStore {
     fn deny_within(&self, ek: &EkDigest, reason: &str, patience: Duration) -> Result<(), StoreError> {
         demand(&self.denied_path(), Some(self.path()))?;
         let directory = self.opened()?;
-        let turn = directory.turn_within(DENIED, 0o600, patience);
-        let turn = turn.map_err(StoreError::io("lock the denials of", self.path()));
+        let turn = self.denials_turn(&directory, patience);
         let counted = turn.and_then(|turn| self.count_one_more(*ek).map(|counts| (counts, turn)));
         match (counted, self.list_denial(ek, reason)) {
             (Ok(_), Ok(())) => Ok(()),
@@ -233,7 +239,7 @@ impl ClusterStore {
     pub fn allow(&self, ek: &EkDigest) -> Result<bool, StoreError> {
         demand(&self.denied_path(), Some(self.path()))?;
         let directory = self.opened()?;
-        let _turn = self.denials_turn(&directory)?;
+        let _turn = self.denials_turn(&directory, DENY_PATIENCE)?;
         let known = self.finished_denials()?;
         if !known.has(ek) && !known.is_leaving(ek) {
             return Ok(false);
@@ -257,17 +263,25 @@ impl ClusterStore {
         atomic::sync_directory(&directory)
     }
 
-    /// Lists the denial that was counted last, if whoever counted it did not come to that.
+    /// Ends what somebody who changed the denials was cut in: lists the one that was counted last, and has the cluster's document name
+    /// none that has left. Not while another has the right to change them, who does so himself, or leaves it to who comes next: the
+    /// document says who is shut out until then.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn finish_denials(&self) -> Result<(), StoreError> {
-        if self.denials()?.unfinished().is_none() {
+        if !self.denials()?.are_unsettled() {
             return Ok(());
         }
         let directory = self.opened()?;
-        let _turn = self.denials_turn(&directory)?;
-        self.finished_denials().map(drop)
+        let finished = self.denials_turn(&directory, Duration::ZERO).and_then(|_turn| {
+            let known = self.finished_denials()?;
+            self.count(|counted| counted.settled(&known))
+        });
+        match finished {
+            Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::TimedOut => Ok(()),
+            finished => finished.map(drop),
+        }
     }
 
     /// The denials, also where their place is gone: then the one that was counted last is known.
@@ -288,7 +302,7 @@ impl ClusterStore {
     /// [`StoreError`].
     pub fn count_anew(&self, listed: u64) -> Result<bool, StoreError> {
         let directory = self.opened()?;
-        let _turn = self.denials_turn(&directory)?;
+        let _turn = self.denials_turn(&directory, DENY_PATIENCE)?;
         if self.known_denials()?.iter().count() as u64 != listed {
             return Ok(false);
         }
@@ -312,9 +326,13 @@ impl ClusterStore {
         Directory::open(self.path()).map_err(StoreError::io("open", self.path()))
     }
 
-    /// The right to change denials and their count. Waits for others that have it, and for nobody who writes anything else.
-    pub(crate) fn denials_turn<'a>(&self, directory: &'a Directory) -> Result<Turn<'a>, StoreError> {
-        directory.turn(DENIED, 0o600).map_err(StoreError::io("lock the denials of", self.path()))
+    /// The right to change denials and their count. Waits so long for others that have it, and for nobody who writes anything else.
+    pub(crate) fn denials_turn<'a>(
+        &self,
+        directory: &'a Directory,
+        patience: Duration,
+    ) -> Result<Turn<'a>, StoreError> {
+        directory.turn_within(DENIED, 0o600, patience).map_err(StoreError::io("lock the denials of", self.path()))
     }
 
     fn list_denial(&self, ek: &EkDigest, reason: &str) -> Result<(), StoreError> {

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::cluster::ClusterFile;
+use crate::folder::FolderRecords;
 use crate::record::{NodeRecord, Role};
 use latchkey_keys::ClusterId;
+use latchkey_test_support::in_time;
 use std::time::Duration;
 
 fn ek(byte: u8) -> EkDigest {
@@ -113,6 +115,36 @@ fn a_denial_that_is_taken_back_and_cut_stays_until_the_same_is_done_again() {
     assert!(!directory.allow(&ek(9)).unwrap());
 }
 
+#[test]
+fn a_service_that_starts_settles_what_one_who_took_a_denial_back_did_not_come_to() {
+    let (_files, directory) = cluster();
+    directory.deny(&ek(7), "").unwrap();
+    let known = directory.denials().unwrap();
+    directory.count(|counted| counted.without(ek(7), &known)).unwrap();
+    let version_after_a_start = || {
+        drop(FolderRecords::open(directory.clone()).unwrap());
+        directory.cluster().unwrap().unwrap().version
+    };
+    assert_eq!((version_after_a_start(), state(&directory)), (3, (1, 2, 0)), "still shut out");
+    directory.unlist_denial(&ek(7)).unwrap();
+    assert_eq!((version_after_a_start(), state(&directory)), (2, (1, 1, 0)));
+}
+
+#[test]
+fn a_service_starts_while_one_who_changes_denials_does_not_come_to_his_end() {
+    let (_files, directory) = cluster();
+    assert!(directory.count_one_more(ek(7)).unwrap());
+    let opened = directory.opened().unwrap();
+    let held = directory.denials_turn(&opened, DENY_PATIENCE).unwrap();
+    let starting = directory.clone();
+    in_time("a start that waits for nobody", move || FolderRecords::open(starting).map(drop)).unwrap();
+    assert_eq!(state(&directory), (2, 1, 1), "nobody else writes meanwhile");
+    assert!(directory.denials().unwrap().has(&ek(7)), "it is in force");
+    drop(held);
+    drop(FolderRecords::open(directory.clone()).unwrap());
+    assert_eq!(state(&directory), (2, 2, 0));
+}
+
 /// Who follows them gives a denial that is being written its time; who begins to, or looks once, has not seen for how long it lacks.
 #[test]
 fn a_denial_that_lacks_for_ten_seconds_is_lost_and_not_before() {
@@ -142,11 +174,9 @@ fn a_denial_that_lacks_for_ten_seconds_is_lost_and_not_before() {
 fn one_who_denies_a_machine_waits_for_nobody_who_does_not_come_to_his_end() {
     let (files, directory) = cluster();
     let opened = directory.opened().unwrap();
-    let held = directory.denials_turn(&opened).unwrap();
+    let held = directory.denials_turn(&opened, DENY_PATIENCE).unwrap();
     let same = ClusterStore::at(files.path());
-    let error = latchkey_test_support::in_time("a denial", move || {
-        same.deny_within(&ek(7), "stolen", Duration::from_millis(20)).unwrap_err()
-    });
+    let error = in_time("a denial", move || same.deny_within(&ek(7), "stolen", Duration::from_millis(20)).unwrap_err());
     assert!(matches!(error, StoreError::NotCounted { .. }) && error.to_string().contains("stopped"), "{error}");
     assert_eq!(state(&directory), (1, 2, 0), "it is in force");
     drop(held);

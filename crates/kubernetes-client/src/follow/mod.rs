@@ -10,6 +10,7 @@ use crate::connection::too_slow;
 use crate::error::{ApiError, watch_failed};
 use crate::watch::{Events, Pauses, WATCH_SECONDS};
 use event_listener::Event as Wake;
+use futures_util::future::{Either, select};
 use known::Known;
 pub use known::{Key, Standing};
 use kube::Resource;
@@ -18,6 +19,7 @@ use kube::runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -144,6 +146,12 @@ pub trait Sink<K>: Send + 'static {
 
     /// Until everything is listed anew.
     fn again(&self) -> Duration;
+
+    /// Whether a watch that goes on is heard until the next listing is complete, however long that takes. What it tells comes among the
+    /// listing's objects, and what happened since the listing was asked for is told once more after it, in the same order.
+    fn hears_on(&self) -> bool {
+        false
+    }
 }
 
 /// What was told could not be taken over; who could not has said why.
@@ -153,8 +161,8 @@ pub struct NotTaken;
 /// Where a follower is with the API server.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// A listing is under way.
-    Listing,
+    /// A listing is under way: since when nothing of it came.
+    Listing(time::Instant),
     /// Everything was listed just now; after a watch that failed it is seen first whether this one goes on.
     Settling(time::Instant),
     /// Since then it goes on.
@@ -165,11 +173,29 @@ impl Phase {
     /// How long to wait for what comes next.
     fn patience(self, again: Duration) -> Duration {
         match self {
-            Self::Listing => PAGE_TIME,
+            Self::Listing(came) => PAGE_TIME.saturating_sub(came.elapsed()),
             Self::Settling(listed) => SETTLED.saturating_sub(listed.elapsed()),
             Self::Watching(listed) => again.saturating_sub(listed.elapsed()),
         }
     }
+}
+
+/// What is said next, and whether the former watch says it; that one ends silently.
+async fn next_of<K>(events: &mut Events<K>, former: &mut Option<Events<K>>) -> (Option<watcher::Result<Event<K>>>, bool)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let Some(watch) = former.as_mut() else { return (events.next().await, false) };
+    let said = match select(pin!(events.next()), pin!(watch.next())).await {
+        Either::Left((said, _)) => return (said, false),
+        Either::Right((said, _)) => said,
+    };
+    if let Some(Ok(event @ (Event::Apply(_) | Event::Delete(_)))) = said {
+        return (Some(Ok(event)), true);
+    }
+    // It would begin anew, and that is under way.
+    *former = None;
+    (events.next().await, false)
 }
 
 /// Has a sink told of objects, on the client's thread. Never ends by itself. Each failure ends in another listing, and so does time:
@@ -183,30 +209,45 @@ where
     let mut config = watcher::Config::default().page_size(page).timeout(WATCH_SECONDS);
     config.label_selector = Some(labels).filter(|labels| !labels.is_empty());
     config.field_selector = Some(fields).filter(|fields| !fields.is_empty());
-    let mut pauses = Pauses::default();
+    let (mut pauses, mut former) = (Pauses::default(), None);
     loop {
         let mut events = Events::of(api.clone(), config.clone());
-        let (mut asked, mut phase) = (time::Instant::now(), Phase::Listing);
+        let mut asked = time::Instant::now();
+        let mut phase = Phase::Listing(asked);
         let ended = loop {
-            match (timeout(phase.patience(sink.again()), events.next()).await, phase) {
-                (Ok(Some(Ok(event))), _) => {
+            let next = timeout(phase.patience(sink.again()), next_of(&mut events, &mut former)).await;
+            match (next, phase) {
+                (Ok((Some(Ok(event)), is_of_former)), _) => {
                     match event {
+                        _ if is_of_former => {}
                         // Nobody was asked yet.
-                        Event::Init => (asked, phase) = (time::Instant::now(), Phase::Listing),
-                        Event::InitDone => phase = Phase::Settling(time::Instant::now()),
-                        _ => {}
+                        Event::Init => {
+                            asked = time::Instant::now();
+                            phase = Phase::Listing(asked);
+                        }
+                        Event::InitApply(_) => phase = Phase::Listing(time::Instant::now()),
+                        Event::InitDone => {
+                            phase = Phase::Settling(time::Instant::now());
+                            former = None;
+                        }
+                        Event::Apply(_) | Event::Delete(_) => {}
                     }
                     if sink.take(event, asked.into_std()).await == Err(NotTaken) {
+                        former = None;
                         break Err(None);
                     }
                 }
-                (Ok(Some(Err(error))), _) => break Err(Some(watch_failed(about, &error))),
-                (Ok(None) | Err(_), Phase::Listing) => break Err(Some(too_slow(about, PAGE_TIME))),
-                (Ok(None) | Err(_), Phase::Settling(listed)) => {
+                (Ok((Some(Err(error)), _)), _) => break Err(Some(watch_failed(about, &error))),
+                (Ok((None, _)) | Err(_), Phase::Listing(_)) => break Err(Some(too_slow(about, PAGE_TIME))),
+                (Ok((None, _)) | Err(_), Phase::Settling(listed)) => {
                     phase = Phase::Watching(listed);
                     sink.goes_on();
                 }
-                (Ok(None) | Err(_), Phase::Watching(_)) => break Ok(()),
+                (Ok((None, _)), Phase::Watching(_)) => break Ok(()),
+                (Err(_), Phase::Watching(_)) => {
+                    former = Some(events).filter(|_| sink.hears_on());
+                    break Ok(());
+                }
             }
         };
         if let Err(failure) = ended {

@@ -16,9 +16,9 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 use tower::{BoxError, Layer as _};
 
 /// What the sinks of these tests ask for.
@@ -59,19 +59,30 @@ impl Sink<ConfigMap> for Collect {
     fn again(&self) -> Duration {
         AGAIN
     }
+
+    fn hears_on(&self) -> bool {
+        true
+    }
 }
 
 /// How a request is answered: `None` never is.
 type Answers = dyn Fn(&str, usize) -> Option<Response<Says>> + Send + Sync;
 
-/// A body that says this and ends, or says nothing and does not.
-struct Says(Option<Bytes>, bool);
+/// A body that says this, after some time, and ends or does not.
+struct Says(Option<Bytes>, bool, Option<Pin<Box<Sleep>>>);
 
 impl http_body::Body for Says {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(wait) = &mut self.2 {
+            ready!(wait.as_mut().poll(context));
+            self.2 = None;
+        }
         match (self.0.take(), self.1) {
             (Some(bytes), _) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
             (None, true) => Poll::Ready(None),
@@ -89,7 +100,7 @@ fn listing(revision: u64, names: &[&str]) -> Response<Says> {
     let list = json!({
         "kind": "ConfigMapList", "apiVersion": "v1", "metadata": { "resourceVersion": revision.to_string() }, "items": items,
     });
-    Response::new(Says(Some(list.to_string().into_bytes().into()), true))
+    Response::new(Says(Some(list.to_string().into_bytes().into()), true, None))
 }
 
 /// Follows for so long what is answered so: the query of each request, and how many came before it.
@@ -157,7 +168,7 @@ fn a_watch_that_is_answered_and_says_nothing_freezes_nothing() {
     let told = followed(
         time,
         Arc::new(|query, number| {
-            let silent = || Response::new(Says(None, false));
+            let silent = || Response::new(Says(None, false, None));
             Some(if is_watch(query) { silent() } else { listing(7, if number == 0 { &["a"] } else { &["b"] }) })
         }),
     );
@@ -199,11 +210,32 @@ fn a_listing_whose_answer_does_not_end_is_asked_for_again() {
             }
             let mut lists = lists.lock().unwrap();
             *lists += 1;
-            let half = || Response::new(Says(Some(Bytes::from_static(b"{\"kind\":")), false));
+            let half = || Response::new(Says(Some(Bytes::from_static(b"{\"kind\":")), false, None));
             Some(if *lists == 2 { half() } else { listing(7, &["a"]) })
         }),
     );
     assert_never_older_than(AGAIN + PAGE_TIME, &told, time);
+}
+
+#[test]
+fn while_a_listing_takes_long_the_watch_before_it_is_heard() {
+    // The second listing is asked for after ten seconds and never answered; what the watch tells, it tells after twelve.
+    let late = || {
+        let object = json!({ "metadata": { "name": "late", "namespace": "n", "resourceVersion": "8" } });
+        let object = json!({ "type": "ADDED", "object": { "apiVersion": "v1", "kind": "ConfigMap", "metadata": object["metadata"] } });
+        let wait = Box::pin(sleep(AGAIN + Duration::from_secs(2)));
+        Response::new(Says(Some(format!("{object}\n").into_bytes().into()), false, Some(wait)))
+    };
+    let told = followed(
+        AGAIN + Duration::from_secs(4),
+        Arc::new(move |query, number| match (is_watch(query), number) {
+            (true, _) => Some(late()),
+            (false, 0) => Some(listing(7, &["a"])),
+            (false, _) => None,
+        }),
+    );
+    assert_eq!((told.listed.len(), told.failures.len()), (1, 0));
+    assert_eq!(told.names, BTreeSet::from(["a".to_owned(), "late".to_owned()]));
 }
 
 /// As after a restore of etcd, or where its last writes are lost.

@@ -11,8 +11,8 @@
 //!    the record stands; otherwise it is deleted, and its machine is refused.
 //! 2. A record that stands already and is to claim more says so first beside what it is ([`RESERVES`]), waits as above, and is changed
 //!    then.
-//! 3. Whatever a service writes into a record later takes both marks away, and is written only where every claim of the record is the
-//!    first one.
+//! 3. Whatever a service writes into a record later takes the first mark away, and the second unless it is what reserves; it is written
+//!    only where every claim of the record as it was is the first one.
 //!    By a provisional record nothing is released without such a write, but where its claims were the first ones at the very moment of
 //!    its creation ([`Naming::is_sure`]).
 //! 4. Of a provisional record with a claim that is not the first one no service tells. If one came later it is *lost*, and every
@@ -32,9 +32,13 @@
 //! whoever hears of it, and who does so later is later. A listing does not say that of what is new in it.
 //!
 //! *A listing in between* (at the start, after a 410, each ten seconds) says of what is new in it only that it came since the one
-//! before. There a record that stands was before one that is provisional, by rule 3; and of two provisional ones that were written
-//! once ([`Mark::Once`]) the revision is that of their creation, so the order is etcd's again. Of others, which somebody wrote by hand
-//! meanwhile, it is unclear ([`Standing::Unclear`]): nothing is released by them and none is deleted until one of them is gone.
+//! before. There a record by which something was released ([`Mark::Released`]) was before one that is provisional, by rule 3; and of two
+//! provisional ones that were written once ([`Mark::Once`]) the revision is that of their creation, so the order is etcd's again. Of
+//! others it is unclear ([`Standing::Unclear`]): somebody wrote them by hand meanwhile, or one stands, and it may be that no service
+//! wrote it. Nothing is released by them and none is deleted until one of them is gone.
+//!
+//! *A record that no service wrote* (by hand, by a command, of a release before) stands from its beginning, and claims in its order as
+//! any other; by it, too, something is released only where its claims are the first ones.
 //!
 //! *A crash before the record is created* leaves nothing. *Between that and giving it back* it leaves a provisional record that is lost
 //! by the same rules for every other service, and for the one that starts next: each of them deletes it. *A crash between giving it
@@ -51,7 +55,7 @@ mod tests;
 use crate::objects::NodeObject;
 use kube::api::ObjectMeta;
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{NodeName, NodeRecord};
+use latchkey_cluster_store::{MAX_DISKS, MAX_RETIRED, NodeName, NodeRecord};
 use latchkey_keys::Uuid;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +65,7 @@ pub(crate) const PROVISIONAL: &str = "latchkey.dev/provisional";
 /// The annotation with what a record is to claim beside what it does: JSON, a list of [`Claimed`].
 pub(crate) const RESERVES: &str = "latchkey.dev/reserves";
 /// The longest such list, in bytes: a name, and as many disks as a record may have.
-const MAX_RESERVES: usize = 8 * 1024;
+const MAX_RESERVES: usize = 512 + 64 * (MAX_DISKS + MAX_RETIRED);
 
 /// What one machine has, and no other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -115,7 +119,10 @@ impl Claims {
 /// What is known of how a record was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Nothing says that its claims may be another's: it was written since they were found to be the first ones.
+    /// Something was released by it: its claims were the first ones when it was.
+    Released,
+    /// Nothing says that its claims may be another's: it was written since they were found to be the first ones, or is of somebody who
+    /// did not look.
     Stands,
     /// It is provisional, and its revision is that of its creation.
     Once,
@@ -124,14 +131,19 @@ pub(crate) enum Mark {
 }
 
 impl Mark {
-    /// By the object's metadata, and whether it has a status: that is written of machines alone that something was released to.
+    /// By the object's metadata, and whether it has a status: that is written of objects alone by which something was released.
     pub(crate) fn of(metadata: &ObjectMeta, has_status: bool) -> Self {
         let writers = metadata.managed_fields.as_deref().unwrap_or_default();
-        match (is_provisional(metadata) && !has_status, writers) {
+        match (is_provisional(metadata), writers) {
+            _ if has_status => Self::Released,
             (false, _) => Self::Stands,
             (true, [one]) if one.subresource.is_none() => Self::Once,
             (true, _) => Self::Again,
         }
+    }
+
+    fn stands(self) -> bool {
+        matches!(self, Self::Released | Self::Stands)
     }
 }
 
@@ -175,7 +187,7 @@ impl Place {
         self.at < other.at
             || self.at == other.at
                 && match (self.mark, other.mark) {
-                    (Mark::Stands, mark) => mark != Mark::Stands,
+                    (Mark::Released, mark) => !mark.stands(),
                     (Mark::Once, Mark::Once) => self.revision < other.revision,
                     _ => false,
                 }
@@ -245,7 +257,7 @@ impl Naming {
             let places = self.places.entry(claimed.clone()).or_default();
             match places.iter_mut().find(|place| place.object == object) {
                 // Which was before is known as it was seen at first, whoever labels a record since.
-                Some(place) if *mark == Mark::Stands => place.mark = *mark,
+                Some(place) if mark.stands() && place.mark != Mark::Released => place.mark = *mark,
                 Some(_) => {}
                 None => places.push(Place { object: object.clone(), at: self.at, revision, mark: *mark }),
             }
@@ -273,9 +285,8 @@ impl Naming {
     /// Whether the watch has told of this state of an object, or of a later one. Of a record all of whose claims stand it is enough that
     /// it has told of these.
     pub(crate) fn knows(&self, claims: &Claims) -> bool {
-        let stands = |known: &Claims| {
-            claims.of.iter().all(|(claimed, mark)| *mark == Mark::Stands && known.of.contains_key(claimed))
-        };
+        let stands =
+            |known: &Claims| claims.of.iter().all(|(claimed, mark)| mark.stands() && known.of.contains_key(claimed));
         let is_told = |known: &Claims| known.uid == claims.uid && (known.revision >= claims.revision || stands(known));
         claims.damaged || self.objects.get(&claims.object).is_some_and(is_told)
     }
@@ -306,30 +317,47 @@ impl Naming {
         if others().any(|other| !own.is_before(other)) { Standing::Unclear } else { Standing::First }
     }
 
-    /// Whether this is a provisional record of whose claims not all are the first ones: nobody's.
+    fn provisional(&self, ek: &EkDigest) -> Option<&Claims> {
+        self.objects.get(&ek.to_string()).filter(|known| !known.mark.stands())
+    }
+
+    /// Whether this is a provisional record of whose claims not all are the first ones: nobody's. One that came together with a record
+    /// that stands, and may be the earlier one, is told: two that contradict each other get nothing.
     pub(crate) fn is_withheld(&self, ek: &EkDigest) -> bool {
-        let object = ek.to_string();
-        let is_provisional = self.objects.get(&object).is_some_and(|known| known.mark != Mark::Stands);
-        is_provisional && self.standing_of_all(&object) != Standing::First
+        let is_other = |known: &Claims, claimed: &Claimed| match self.standing_of(&known.object, claimed) {
+            Standing::First => false,
+            Standing::Unclear => !self.is_contradicted(&known.object, claimed),
+            Standing::Later(_) | Standing::Unheard => true,
+        };
+        self.provisional(ek).is_some_and(|known| known.of.keys().any(|claimed| is_other(known, claimed)))
+    }
+
+    /// Whether a record that stands claims the same, and came in the same listing.
+    fn is_contradicted(&self, object: &str, claimed: &Claimed) -> bool {
+        let places = self.places.get(claimed).map_or(&[][..], Vec::as_slice);
+        let own = places.iter().find(|place| place.object == object);
+        let contradicts = |other: &Place| other.object != object && other.mark.stands();
+        own.is_some_and(|own| places.iter().any(|other| other.at == own.at && contradicts(other)))
     }
 
     /// The records of which that is so.
     pub(crate) fn withheld(&self) -> BTreeSet<EkDigest> {
-        let provisional = self.objects.values().filter(|known| known.mark != Mark::Stands);
-        provisional.filter_map(|known| EkDigest::from_hex(&known.object)).filter(|ek| self.is_withheld(ek)).collect()
+        let known = self.objects.keys().filter_map(|object| EkDigest::from_hex(object));
+        known.filter(|ek| self.is_withheld(ek)).collect()
     }
 
-    /// Whether nobody ever can have seen this record as a lost one.
+    /// Whether nobody ever can have seen this record as a lost one, and nobody was before it.
     pub(crate) fn is_sure(&self, ek: &EkDigest) -> bool {
         let object = ek.to_string();
-        let is_sure = |known: &Claims| known.mark == Mark::Stands || self.first.get(&object) == Some(&known.uid);
+        let stands = |known: &Claims| known.mark.stands() && self.standing_of_all(&object) == Standing::First;
+        let is_sure = |known: &Claims| stands(known) || self.first.get(&object) == Some(&known.uid);
         self.objects.get(&object).is_some_and(is_sure)
     }
 
-    /// Whether it is one of these, and one of its claims came later.
+    /// Whether it is a provisional one, and one of its claims came later.
     pub(crate) fn is_lost(&self, ek: &EkDigest) -> bool {
-        let object = ek.to_string();
-        let later = |claimed| matches!(self.standing_of(&object, claimed), Standing::Later(_));
-        self.is_withheld(ek) && self.objects.get(&object).is_some_and(|known| known.of.keys().any(later))
+        let later =
+            |known: &Claims, claimed: &Claimed| matches!(self.standing_of(&known.object, claimed), Standing::Later(_));
+        self.provisional(ek).is_some_and(|known| known.of.keys().any(|claimed| later(known, claimed)))
     }
 }

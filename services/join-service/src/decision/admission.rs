@@ -216,7 +216,7 @@ impl State {
         if self.disks.get(&ask.disk).is_some_and(|owner| *owner != ek) {
             return Err(Refusal::DiskTaken);
         }
-        self.check_damage(known, &name, ask.disk)?;
+        self.check_claims(rules, known, &name, ask.disk)?;
         let leases = role == Role::ControlPlane;
         if leases && self.lease.is_some_and(|lease| !lease.is_of(ek) && !lease.ended(now.uptime)) {
             return Err(Refusal::LeaseHeld);
@@ -263,12 +263,21 @@ impl State {
     }
 
     /// Nobody gets a name or a disk that a file names which cannot be used, unless it is on a good record of their own; and
-    /// nobody at all what two good records claim.
-    fn check_damage(&self, known: Option<&NodeRecord>, name: &NodeName, disk: Uuid) -> Result<(), Refusal> {
+    /// nobody at all what two good records claim. What is on no record of their own nobody gets while nothing is given.
+    fn check_claims(
+        &self,
+        rules: &Rules,
+        known: Option<&NodeRecord>,
+        name: &NodeName,
+        disk: Uuid,
+    ) -> Result<(), Refusal> {
         let own_name = known.is_some_and(|record| record.name == *name);
         let own_disk = known.is_some_and(|record| record.uuids().any(|uuid| uuid == disk));
         let taken = self.damage.takes_name(name, own_name) || self.damage.takes_disk(&disk, own_disk);
-        if taken { Err(Refusal::RecordsDamaged) } else { Ok(()) }
+        if taken {
+            return Err(Refusal::RecordsDamaged);
+        }
+        if rules.gives || (own_name && own_disk) { Ok(()) } else { Err(Refusal::NotUpgraded) }
     }
 
     /// A TPM without a record; perhaps it had one.

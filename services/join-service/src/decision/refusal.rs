@@ -111,6 +111,9 @@ reason_codes! {
         /// This service and the API server do not agree about the time, so that a token would live too long or not at all.
         ClocksDiffer = "clocks-differ":
             "set the clocks of the join service's machine and of the control planes (NTP): the service's log has the difference; nodes keep asking";
+        /// Services of the release before may run beside this one, and neither sees what the other gives.
+        NotUpgraded = "api-store-not-upgraded":
+            "see that no join service of the release before runs any more, then do what `latchkey upgrade store` says; nodes ask again";
         /// The record could not be made durable.
         RecordNotWritten = "record-not-written":
             "the record could not be written: the service's log has the reason";
@@ -162,7 +165,8 @@ impl Refusal {
             | Self::KeysUnavailable
             | Self::PolicyReloaded
             | Self::TokenNotMade
-            | Self::ClocksDiffer => Code::Unavailable,
+            | Self::ClocksDiffer
+            | Self::NotUpgraded => Code::Unavailable,
             Self::RecordsDamaged | Self::RecordNotWritten => Code::Internal,
         }
     }

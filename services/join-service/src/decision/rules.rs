@@ -16,12 +16,15 @@ pub struct Rules {
     pub enrolment: Arc<Enrolment>,
     /// Names and addresses that mean the API server, or a service.
     pub reserved: Reserved,
+    /// Whether a machine may get a name or a disk that its record does not have: not while services of the release before may run
+    /// beside this one, and neither sees what the other gives.
+    pub gives: bool,
 }
 
-/// Of a cluster whose API server nobody has described.
+/// Of a cluster whose API server nobody has described, and where nobody gives by other means.
 impl From<Enrolment> for Rules {
     fn from(enrolment: Enrolment) -> Self {
-        Self { enrolment: Arc::new(enrolment), reserved: Reserved::default() }
+        Self { enrolment: Arc::new(enrolment), reserved: Reserved::default(), gives: true }
     }
 }
 

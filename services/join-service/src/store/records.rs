@@ -233,5 +233,6 @@ fn came_second(refusal: PutRefusal) -> Refusal {
         PutRefusal::NameTaken => Refusal::NameTaken,
         PutRefusal::DiskTaken => Refusal::DiskTaken,
         PutRefusal::LeaseHeld => Refusal::LeaseHeld,
+        PutRefusal::NotUpgraded => Refusal::NotUpgraded,
     }
 }

@@ -140,6 +140,49 @@ fn a_watch_that_the_server_has_forgotten_begins_anew_and_misses_nothing() {
 
 #[test]
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn while_a_listing_takes_long_new_machines_are_let_in() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy();
+    let store = KubernetesStore::open(proxy.kubeconfig()).unwrap();
+    let (go, held) = smol::channel::bounded(1);
+    proxy.arm(["/attestednodes?", "limit="], Fault::Held(held), 1);
+    until("everything to be listed anew", || (!proxy.is_armed()).then_some(()));
+    for number in 1..=3 {
+        put(&store, &record(number, &format!("n-{number}"), number), None).unwrap();
+    }
+    go.send_blocking(()).unwrap();
+    put(&store, &record(4, "n-4", 4), None).unwrap();
+    assert!((1..=4).all(|number| told(&store, &ek(number)).is_some()));
+}
+
+#[test]
+#[ignore = "needs etcd, etcdctl, etcdutl and kube-apiserver: ./dev e2e api-server"]
+fn that_etcd_was_restored_beneath_an_api_server_that_goes_on_is_said_until_that_is_started_anew() {
+    let mut cluster = Cluster::start();
+    let snapshot = cluster.server.snapshot_etcd();
+    let store = cluster.store();
+    for number in 1..=50 {
+        cluster.document("latchkey-denied", &serde_json::json!({}));
+        put(&store, &record(number, &format!("n-{number}"), number), None).unwrap();
+    }
+    cluster.server.restore_etcd_beneath(&snapshot);
+    until("it to have found etcd again", || (cluster.admin.get("/readyz").status() == 200).then_some(()));
+    let said = || {
+        latchkey_cluster_store::RecordStore::problem(&store)
+            .filter(|problem| problem.contains("start the API server anew"))
+    };
+    until("a record to be written and not heard of", || match put(&store, &record(99, "n-99", 99), None) {
+        Err(PutError::Store(error)) if code(&error) == ApiCode::TooSlow.as_str() => Some(()),
+        _ => None,
+    });
+    until("it to be said", said);
+    cluster.server.kill_api();
+    cluster.server.start_api();
+    until("it to be over", || latchkey_cluster_store::RecordStore::problem(&store).is_none().then_some(()));
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn while_the_api_server_is_away_writes_fail_and_what_is_known_stays_known() {
     let mut cluster = Cluster::start();
     let store = cluster.store();

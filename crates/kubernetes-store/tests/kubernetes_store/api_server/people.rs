@@ -44,9 +44,9 @@ fn kubectl_shows_name_role_image_version_epoch_and_last_report() {
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(
         lines[0],
-        ["NAME", "NODE", "ROLE", "IMAGE", "VERSION", "EPOCH", "REPORTED", "REPORT", "ATTESTED", "AGE"]
+        ["NAME", "NODE", "ROLE", "IMAGE", "VERSION", "AGENT", "EPOCH", "REPORTED", "REPORT", "ATTESTED", "AGE"]
     );
-    assert_eq!(lines[1][..6], [ek(1).to_string().as_str(), "edge-1", "worker", "plant", "1.2.3", "1"]);
+    assert_eq!(lines[1][..7], [ek(1).to_string().as_str(), "edge-1", "worker", "plant", "1.2.3", "0.3.0", "1"]);
     // The record is what it was, and whoever decides on it is not overtaken by what is shown.
     let known = told(&store, &ek(1)).unwrap();
     assert!(*known == *joined && known.revision() > joined.revision());

@@ -86,6 +86,29 @@ fn what_rbac_cannot_say_of_records_and_events_the_policies_say() {
     service.delete(&path, &json!({ "preconditions": { "uid": metadata["uid"] } })).forbidden();
     assert_eq!(service.delete(&path, &named(&metadata["uid"], &json!("1"))).status(), 409);
     service.delete(&path, &named(&metadata["uid"], &metadata["resourceVersion"])).granted();
+    // Nor is one of a machine that joins by it.
+    let mut joins = record_object(9);
+    joins["metadata"]["annotations"] = json!({ "latchkey.dev/provisional": "" });
+    joins["spec"]["ticket"] = json!({ "token": "abc123", "ends_at": 1 });
+    let marked = joins["metadata"].clone();
+    let path_of = |number: u64| resource("attestednodes", &ek(number).to_string());
+    let state = |path: &str| {
+        let metadata = cluster.admin.get(path).granted()["metadata"].clone();
+        named(&metadata["uid"], &metadata["resourceVersion"])
+    };
+    cluster.admin.post(&resource("attestednodes", ""), &joins).granted();
+    cluster.admin.patch(&format!("{}/status", path_of(9)), &json!({ "status": { "image": "plant" } })).granted();
+    service.delete(&path_of(9), &state(&path_of(9))).forbidden();
+    let mut used = record_object(10);
+    used["metadata"]["annotations"] = marked["annotations"].clone();
+    used["spec"]["ticket"] =
+        json!({ "token": "abc123", "ends_at": 1, "used_by": "0a0a0a0a-0000-4000-8000-000000000001" });
+    cluster.admin.post(&resource("attestednodes", ""), &used).granted();
+    service.delete(&path_of(10), &state(&path_of(10))).forbidden();
+    joins["metadata"]["name"] = json!(ek(11).to_string());
+    joins["spec"]["ek_sha256"] = json!(ek(11).to_string());
+    cluster.admin.post(&resource("attestednodes", ""), &joins).granted();
+    service.delete(&path_of(11), &state(&path_of(11))).granted();
     // One that stands is not, and is not made provisional.
     cluster.admin.post(&resource("attestednodes", ""), &record_object(1)).granted();
     let stands = cluster.admin.get(&path).granted();

@@ -2,7 +2,7 @@
 
 use crate::decisions::{disk_of, ek, given, join, name_of, not_denied, now};
 use latchkey_cluster_store::{BootSeen, Enrolment, NameRule, Recorded};
-use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Refusal, State};
+use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Refusal, Rules, State};
 
 #[test]
 fn a_lease_ends_by_itself_after_ten_minutes() {
@@ -131,4 +131,19 @@ fn names_from_the_tpm_are_names() {
     let admitted = state.admit(&given(&rules), ek(0x5a), ask, BootSeen::default(), now(0)).unwrap();
     let plan = state.conclude(&given(&rules), &admitted, &not_denied(admitted.ek()), (1, None), now(0)).unwrap();
     assert_eq!(plan.grant.name.as_str(), "node-5a5a5a5a5a5a");
+}
+
+/// Services of the release before may give the same.
+#[test]
+fn while_nothing_is_given_a_machine_has_its_name_and_its_disk_and_nobody_gets_another() {
+    let (gives, gives_not) =
+        (given(&Enrolment::workers_and([])), Rules { gives: false, ..Enrolment::workers_and([]).into() });
+    let mut state = State::default();
+    let first = state.admit(&gives, ek(1), join(1), BootSeen::default(), now(0)).unwrap();
+    let plan = state.conclude(&gives, &first, &not_denied(ek(1)), (1, None), now(0)).unwrap();
+    state.commit(&first, plan.record.map(Recorded::fake), now(0));
+    let mut code = |tpm, ask| state.admit(&gives_not, ek(tpm), ask, BootSeen::default(), now(1)).err();
+    let with_another_disk = Ask::Join(JoinAsk { disk: disk_of(3), name: name_of(1), role: None });
+    assert_eq!([code(2, join(2)), code(1, with_another_disk)], [Some(Refusal::NotUpgraded); 2]);
+    assert_eq!([code(1, join(1)), code(1, Ask::Rejoin(disk_of(1)))], [None; 2]);
 }

@@ -6,6 +6,7 @@ use crate::service::rig::{Machine, Rig, Service};
 use latchkey_api::control_plane::{ControlPlaneFiles, MAX_FILE, NAMES, file};
 use latchkey_api::service_files::{self, ServiceFiles};
 use latchkey_api::v1::Role;
+use latchkey_api_server_rig::proxy::{Fault, Proxy, status};
 use latchkey_api_server_rig::{ApiServer, Client};
 use latchkey_cluster_store::{Enrolment, control_plane};
 use latchkey_test_support::until;
@@ -144,6 +145,27 @@ fn without_the_files_of_this_cluster_there_are_no_control_planes_and_nobody_wait
     service.signal(Signal::HUP);
     service.next_line(&["Reloaded"]);
     service.join(&first, &disk(1), "cp-1").unwrap();
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_control_plane_whose_token_cannot_be_made_has_no_other_wait_for_it() {
+    let (first, second, worker) = (Machine::new(), Machine::new(), Machine::new());
+    let (mut rig, server, admin) = site(&[&first, &second], &[&worker]);
+    write(&rig, &files(server.authority()));
+    rig.config["control_plane_files"] = json!(FILE);
+    let proxy = Proxy::before(&server, &server.admin());
+    rig.config["store"]["kubernetes"]["kubeconfig"] = json!(proxy.kubeconfig());
+    let service = rig.start();
+    // The clocks were looked at: the next Secret is a token.
+    service.join(&worker, &disk(3), "worker-1").unwrap();
+    proxy.arm(["POST", "/secrets"], Fault::Answer(status(500)), usize::MAX);
+    assert_eq!(code(&service, &first, 1), "token-not-made");
+    let record = format!("/apis/latchkey.dev/v1alpha1/attestednodes/{}", first.ek());
+    assert_eq!(admin.get(&record).status(), 404);
+    proxy.disarm();
+    service.join(&second, &disk(2), "cp-2").unwrap();
+    assert_eq!(code(&service, &first, 1), "control-plane-lease-held");
 }
 
 #[test]

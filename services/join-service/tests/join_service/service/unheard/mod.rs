@@ -2,6 +2,7 @@
 //! revoked or changed meanwhile counts within half a minute of the end, and nobody gets anything by what is too old.
 
 mod etcd;
+mod first_tickets;
 
 use super::api_server::{MAPS, moved_into};
 use super::rig::{Answer, Machine, Rig, Service, Socket, policy, reference};

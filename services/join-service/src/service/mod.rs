@@ -1,7 +1,10 @@
 //! The three methods as gRPC sees them: decide, write the decision's line, answer.
 
+mod decided;
+mod firmware;
+
 use crate::credentials::Credentials;
-use crate::decision::{Ask, Grant, Refusal, ReportAsk, State, Warning};
+use crate::decision::{Ask, Grant, Refusal, ReportAsk, State};
 use crate::denials::DenialCheck;
 use crate::documents::{ClusterSnapshot, CurrentCluster};
 use crate::keys::{KeyError, KeySource};
@@ -16,13 +19,8 @@ use latchkey_api::v1::{
 use latchkey_attestation::EkDigest;
 use latchkey_attesting_service::Node;
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{
-    BootSeen, ClusterFile, KubernetesFile, NodeStatus, NotDenied, RefusedMachine, Role as NodeRole, TpmBoot,
-};
+use latchkey_cluster_store::{BootSeen, ClusterFile, KubernetesFile, NotDenied, Role as NodeRole, TpmBoot};
 use latchkey_connection_limits::{Rate, Rates};
-use latchkey_keys::Uuid;
-use latchkey_measurements::firmware::{Changes, measured};
-use latchkey_reason::ReasonCode as _;
 use latchkey_service_runtime::request_id::RequestIds;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,8 +76,8 @@ impl JoinService {
         Self { current, denials, store, tokens, calls, credentials, metrics, ids: RequestIds::new(), last_key_error }
     }
 
-    /// In this order: (verified) → policy → control-plane lease → keys → token → record → ticket; what control planes share goes
-    /// into the ticket of a control plane alone.
+    /// In this order: (verified) → policy → control-plane lease → keys → token and record at the same time, but a control plane's token
+    /// before its record → ticket, once both stand; what control planes share goes into the ticket of a control plane alone.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
         expect(node, &[Purpose::Join])?;
         self.check_rate(node)?;
@@ -113,12 +111,20 @@ impl JoinService {
         let drawn = self.tokens.draw(name, snapshot.own.material.as_ref()).await?;
         let on_record = drawn.as_ref().map(Drawn::record);
         let denials = self.denials.clone();
+        let made = self.tokens.make(drawn);
         let concluded = self.store.conclude(reservation, rules, (key_version, on_record), denials);
-        // At the same time: each waits for a write of etcd's log. What is left of the one where the other fails is given back, or
-        // taken over when the machine asks again.
-        let (entry, concluded) = smol::future::zip(self.tokens.make(drawn), concluded).await;
-        let (entry, Concluded { grant, release, turn, superseded }) = (entry?, concluded?);
-        self.tokens.end(superseded.filter(|_| entry.is_some()));
+        let (entry, concluded) = if shared.is_some() {
+            // All others would wait for a control plane that got no ticket, for as long as its record says that it joins.
+            (Ok(made.await?), concluded.await)
+        } else {
+            // At the same time: each waits for a write of etcd's log. What is left of the one where the other fails is given back, or
+            // taken over when the machine asks again.
+            smol::future::zip(made, concluded).await
+        };
+        let Concluded { grant, release, turn, superseded } = concluded?;
+        // The record names another by now, whether that was made or not.
+        self.tokens.end(superseded);
+        let entry = entry?;
         let disk_key = self.checked(keys.release(withheld, &release))?;
         let control_planes = self.store.look(State::control_plane_addresses);
         let mut material = entry.map_or_else(ClusterJoin::default, |entry| entry.into_ticket(control_planes));
@@ -195,72 +201,6 @@ impl JoinService {
             return self.store.admit(&snapshot.own.rules(), node.ek(), ask, seen.clone());
         }
         admitted
-    }
-
-    /// What a machine's record is asked about. Its log is read only where it says something new.
-    fn seen(&self, snapshot: &ClusterSnapshot, node: &Node) -> BootSeen {
-        let (admission, policy) = (&node.admission, &snapshot.policy);
-        let pcrs = policy.firmware_of(admission);
-        let is_known = |state: &State| state.record(&node.ek()).is_some_and(|record| record.has_firmware(&pcrs));
-        let log = node.verified.shared_unverified_event_log().filter(|_| !self.store.look(is_known));
-        BootSeen {
-            firmware: measured(&pcrs, log.as_deref()),
-            boot: TpmBoot::of(admission),
-            rule: policy.firmware_change(),
-        }
-    }
-
-    /// What is another in the firmware that waits beside this machine's record, for the machine's own console.
-    fn firmware_waiting(&self, ek: EkDigest) -> Option<String> {
-        self.store.look(|state| {
-            let known = state.record(&ek)?.firmware.as_ref()?;
-            let changes = Changes::between(&known.measured, &known.changed.as_ref()?.measured)?;
-            Some(changes.to_string().chars().take(MAX_CAUSE).collect())
-        })
-    }
-
-    /// Lines about what is not as on record; whether there is something to be kept. `refusal` is why the machine is not let in.
-    fn report_firmware(&self, node: &Node, seen: &BootSeen, refusal: Option<&Refusal>) -> bool {
-        let judged = self.store.look(|state| {
-            let record = state.record(&node.ek())?;
-            let before = record.firmware.as_ref().map(|known| &known.measured);
-            Some((
-                record.judge(seen),
-                before.and_then(|before| Changes::between(before, &seen.firmware)),
-                record.name.clone(),
-            ))
-        });
-        let Some((finding, changes, name)) = judged else { return false };
-        if refusal.is_some_and(|refusal| *refusal != Refusal::FirmwareChanged) {
-            // Whoever is refused for another reason has no say in what is on record.
-            return false;
-        }
-        let Node { address, audit_id, .. } = node;
-        let (ek, node) = (node.ek(), name.as_str());
-        let outcome = if refusal.is_some() { "refused" } else { "warned" };
-        if let Some(changes) = changes {
-            let (code, registers, event) = (Warning::FirmwareChanged, finding.changed, changes.to_string());
-            if refusal.is_none() {
-                self.metrics.warned(code);
-            }
-            tracing::warn!(
-                target: "audit", audit_id, peer = %address, %ek, node, outcome, code = code.as_str(), %registers, event,
-                remedy = code.remedy(), "The firmware is not the one on record"
-            );
-        }
-        if finding.went_back && refusal.is_none() {
-            let (code, TpmBoot { reset_count, restart_count }) = (Warning::CountersWentBack, seen.boot);
-            self.metrics.warned(code);
-            tracing::warn!(
-                target: "audit", audit_id, peer = %address, %ek, node, outcome, code = code.as_str(), reset_count,
-                restart_count, remedy = code.remedy(), "The TPM's counters are lower than on record"
-            );
-        }
-        if !finding.unrecorded.is_empty() && refusal.is_none() {
-            let registers = finding.unrecorded;
-            tracing::info!(%ek, node, %registers, "Firmware that was not on record yet is recorded as it is now");
-        }
-        finding.is_news()
     }
 
     /// The channel's proof is as old as the channel: it counts if it would be given now.
@@ -343,76 +283,7 @@ impl JoinService {
             error.code()
         })
     }
-
-    /// One line per decision, on the target `audit`; never a key, nor text that the node chose freely.
-    fn decided(
-        &self,
-        method: Method,
-        node: &Node,
-        (disk, agent_version): (&str, &str),
-        outcome: Result<Option<&Grant>, Refusal>,
-    ) -> Result<(), Status> {
-        let request_id = self.ids.next();
-        self.metrics.call(method, outcome.err());
-        let Node { address, purpose, audit_id, admission, .. } = node;
-        let (ek, image) = (admission.ek_digest(), admission.image());
-        let disk = disk.parse::<Uuid>().map_or_else(|_| "-".to_owned(), |uuid| uuid.to_string());
-        let (warnings, manifest) = (admission.warnings().len(), image.manifest.to_string());
-        let known_by = admission.trust().known_by().name();
-        let (serial, machine) = (image.serial, image.machine.as_str());
-        let (image, version) = (image.name.as_str(), image.version.to_string());
-        let processor = admission.processor().map_or_else(|| "-".to_owned(), ToString::to_string);
-        let firmware = admission.firmware().word();
-        match outcome {
-            Ok(grant) => {
-                self.show(node, method, grant, agent_version);
-                let name = grant.map_or("-", |grant| grant.name.as_str());
-                let node_role = grant.map_or("-", |grant| grant.role.name());
-                let epoch = grant.map_or(0, |grant| grant.epoch);
-                tracing::info!(
-                    target: "audit", request_id, audit_id, peer = %address, %ek, known_by, %purpose, method = method.name(), disk,
-                    outcome = "granted", node = name, node_role, epoch, manifest, serial, image, version, machine, firmware, processor,
-                    warnings, "Decision"
-                );
-                Ok(())
-            }
-            Err(refusal) => {
-                tracing::warn!(
-                    target: "audit", request_id, audit_id, peer = %address, %ek, known_by, %purpose, method = method.name(), disk,
-                    outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, firmware, processor,
-                    warnings, "Decision"
-                );
-                self.store.show_refusal(RefusedMachine {
-                    ek: Some(ek),
-                    action: method.name(),
-                    reason: refusal.reason(),
-                });
-                let changes = self.firmware_waiting(ek).filter(|_| refusal == Refusal::FirmwareChanged);
-                Err(changes
-                    .map_or_else(|| refusal.status(&request_id), |changes| refusal.status_for(&changes, &request_id)))
-            }
-        }
-    }
 }
-
-impl JoinService {
-    /// What the machine proved, and what became of it, for people: after the decision, which does not wait for it.
-    fn show(&self, node: &Node, method: Method, grant: Option<&Grant>, agent_version: &str) {
-        let (image, now) = (node.admission.image(), self.store.now().unix);
-        let status = NodeStatus {
-            image: image.name.as_str().to_owned(),
-            version: image.version.to_string(),
-            agent_version: NodeStatus::agent_version(agent_version),
-            epoch: grant.map(|grant| grant.epoch),
-            last_attestation: now,
-            last_report: (method == Method::Report).then_some(now),
-        };
-        self.store.show_status(node.ek(), status);
-    }
-}
-
-/// What a node is told of its own evidence, in characters.
-const MAX_CAUSE: usize = 512;
 
 impl Join<Node> for JoinService {
     async fn issue_join_ticket(&self, request: Request<Node, JoinRequest>) -> Result<JoinTicket, Status> {
