@@ -47,6 +47,11 @@ fn in_a_directory_of_the_services_root_gives_nothing_away_and_leaves_nothing_of_
     fs::remove_file(operator.path("plant/.lock")).unwrap();
     admit().succeeded();
     assert_eq!((owner("plant/.lock"), owner("plant/enrolment.json")), (SERVICE, SERVICE));
+    // Whether it stays shut out cannot be said: then it stays on record.
+    chown(operator.path("plant/denied"), Some(0), Some(0)).unwrap();
+    fs::set_permissions(operator.path("plant/denied"), fs::Permissions::from_mode(0o711)).unwrap();
+    node(&operator, &["remove", "edge-1"]).failed(1);
+    assert_eq!(fs::read_dir(operator.path("plant/nodes")).unwrap().count(), 1);
 }
 
 /// What a kubeconfig names, kubectl runs as whoever runs the command.
@@ -129,6 +134,20 @@ fn a_directory_of_the_services_has_root_run_nothing_of_its_users() {
     // A file of root's that was given another name there.
     write(0, 0o600)(&kubeconfig, hostile);
     refused("`exec` in it names a program");
+    // What else leads to programs, or to files that may be others' by then.
+    let in_it = |of: &str, named: &str, field: &str| {
+        format!(r#"{{"{of}": [{{"name": "me", "{named}": {{"{field}": "x"}}}}]}}"#)
+    };
+    for (field, text) in ["auth-provider", "client-certificate", "client-key", "tokenFile"]
+        .map(|field| (field, in_it("users", "user", field)))
+        .into_iter()
+        .chain([("certificate-authority", in_it("clusters", "cluster", "certificate-authority"))])
+    {
+        write(0, 0o600)(&kubeconfig, &text);
+        let ran = operator.run(&[&["node", "list"] as &[&str], &program].concat()).failed(2);
+        assert_eq!(error_code(&ran), "store-untrusted", "{field}: {ran:?}");
+        assert!(ran.out.contains(&format!("`{field}` in it")), "{}", ran.out);
+    }
     assert!(calls().lines().all(|call| call.starts_with("config view ")), "{}", calls());
     // What was looked at is what is used.
     write(0, 0o600)(&kubeconfig, good);
@@ -146,14 +165,17 @@ fn pipes_in_the_place_of_a_clusters_files_hold_nobody() {
         let _ = fs::remove_file(&path);
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        // Somebody reads it, so that it can be opened for writing.
-        let reader = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        let code = match name {
-            "store.json" => error_code(&node(&operator, &["list"]).failed(2)),
-            _ => error_code(&operator.init(&first, &["--output", "json"])),
-        };
-        assert_eq!(code, if name == "init.lock" { "directory-lock" } else { "file-unreadable" });
-        drop(reader);
+        // Nobody has it open; and somebody, so that it can be opened for writing.
+        for is_open in [false, true] {
+            let options = &mut fs::OpenOptions::new();
+            let reader = is_open.then(|| options.read(true).write(true).open(&path).unwrap());
+            let code = match name {
+                "store.json" => error_code(&node(&operator, &["list"]).failed(2)),
+                _ => error_code(&operator.init(&first, &["--output", "json"])),
+            };
+            assert_eq!(code, if name == "init.lock" { "directory-lock" } else { "file-unreadable" });
+            drop(reader);
+        }
         fs::remove_file(&path).unwrap();
     }
 }

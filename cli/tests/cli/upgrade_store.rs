@@ -95,6 +95,8 @@ fn a_machine_is_denied_by_its_whole_digest_although_the_records_are_gone() {
     assert_eq!((&denied["ek_sha256"], &denied["denied"]), (&json!(ek), &json!(true)));
     assert!(operator.path("plant/denied").join(&ek).exists() && !there.exists());
     fs::rename(&away, &there).unwrap();
+    // Where they are there, its name is said.
+    assert_eq!(run(&operator, &["node", "deny", &ek]).succeeded().json()["name"], "edge-1");
     assert_eq!(operator.json("plant/cluster.json")["denials"], json!({"count": 1, "last": ek}));
 }
 

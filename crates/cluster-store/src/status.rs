@@ -220,6 +220,11 @@ mod tests {
             (known.epoch, known.agent_version.as_deref(), known.last_report),
             (Some(2), Some("0.4.0"), Some(5000))
         );
+        // A report says neither version again, and is written an hour after the last one.
+        let report =
+            NodeStatus { epoch: None, last_report: Some(5000 + BEHIND), version: "1.2.4".to_owned(), ..status(5001) };
+        assert!(write(report.clone()) && !write(report));
+        assert_eq!(store.status_of(&ek).unwrap().agent_version.as_deref(), Some("0.4.0"));
         store.forget_status(&ek).unwrap();
         assert_eq!(store.status_of(&ek), None);
     }

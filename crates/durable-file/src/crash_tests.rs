@@ -93,4 +93,6 @@ fn a_removal_that_was_cut_before_it_was_durable_is_made_durable_by_the_next_one(
     assert_eq!(until(1, remove), ["remove"]);
     assert!(directory.names().unwrap().is_empty());
     assert_eq!(until(usize::MAX, remove), ["sync the directory"]);
+    directory.put("file", 0o600, b"", Existing::Keep).unwrap();
+    assert_eq!(until(usize::MAX, remove), ["remove", "sync the directory"]);
 }

@@ -171,9 +171,8 @@ impl Cache {
 
     /// The same of a listing of the one who watches: it says whose what is, too.
     pub(crate) fn listed(&mut self, objects: Vec<NodeObject>, asked: Moment) -> Result<Vec<EkDigest>, TooMany> {
-        let withheld = self.naming.withheld();
-        self.naming.listed(objects.iter().map(Claims::of).collect());
-        self.all |= self.naming.withheld() != withheld;
+        let touched = self.naming.listed(objects.iter().map(Claims::of).collect());
+        self.touch(&touched);
         self.replace(objects, asked)
     }
 

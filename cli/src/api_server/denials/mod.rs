@@ -29,7 +29,7 @@ pub(crate) trait DenialMaps: Maps {
     async fn reason_of_denial(&self, ek: EkDigest) -> Result<String, CommandError> {
         let data = self.data(DENIED_MAP).await?;
         let denial = data.into_iter().find(|(name, _)| Denials::of_names([name]).has(&ek));
-        Ok(denial.map(|(_, reason)| reason).unwrap_or_default())
+        Ok(denial.map(|(_, reason)| reason.trim_end().to_owned()).unwrap_or_default())
     }
 
     /// Shuts a TPM out: counted first, and listed whether that could be done or not.

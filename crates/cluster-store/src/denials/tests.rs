@@ -105,6 +105,14 @@ fn a_denial_that_is_taken_back_and_cut_stays_until_the_same_is_done_again() {
     fs::remove_file(files.path().join(format!("denied/{}", ek(8)))).unwrap();
     assert!(directory.allow(&ek(8)).unwrap());
     assert_eq!(state(&directory), (0, 0, 0));
+    // Of its only entry, and who did it did not come to say so.
+    directory.deny(&ek(9), "").unwrap();
+    cut(9);
+    fs::remove_file(files.path().join(format!("denied/{}", ek(9)))).unwrap();
+    assert_eq!((state(&directory), directory.cluster().unwrap().unwrap().version), ((0, 0, 0), 3));
+    assert!(directory.allow(&ek(9)).unwrap());
+    assert_eq!(directory.cluster().unwrap().unwrap().version, 2);
+    assert!(!directory.allow(&ek(9)).unwrap());
 }
 
 #[test]
@@ -164,10 +172,11 @@ fn a_denial_that_lacks_for_ten_seconds_is_lost_and_not_before() {
 
 #[test]
 fn one_who_denies_a_machine_waits_for_nobody_who_does_not_come_to_his_end() {
-    let (_files, directory) = cluster();
+    let (files, directory) = cluster();
     let opened = directory.opened().unwrap();
     let held = directory.denials_turn(&opened, DENY_PATIENCE).unwrap();
-    let error = directory.deny_within(&ek(7), "stolen", Duration::from_millis(20)).unwrap_err();
+    let same = ClusterStore::at(files.path());
+    let error = in_time("a denial", move || same.deny_within(&ek(7), "stolen", Duration::from_millis(20)).unwrap_err());
     assert!(matches!(error, StoreError::NotCounted { .. }) && error.to_string().contains("stopped"), "{error}");
     assert_eq!(state(&directory), (1, 2, 0), "it is in force");
     drop(held);

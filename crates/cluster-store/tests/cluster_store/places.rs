@@ -168,6 +168,10 @@ fn a_machine_is_shut_out_although_it_cannot_be_listed() {
     fs::create_dir(files.path().join(format!("denied/.{}.new", ek(8)))).unwrap();
     assert!(matches!(directory.deny(&ek(8), "").unwrap_err(), StoreError::Io { .. }));
     assert!(!directory.denials().unwrap().has(&ek(8)));
+    // But one that was listed before is.
+    directory.deny(&ek(9), "").unwrap();
+    fs::create_dir(files.path().join(format!("denied/.{}.new", ek(9)))).unwrap();
+    assert!(matches!(directory.deny(&ek(9), "again").unwrap_err(), StoreError::NotListed { .. }));
 }
 
 #[test]

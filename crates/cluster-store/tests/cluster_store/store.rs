@@ -417,6 +417,10 @@ fn a_disk_is_released_to_the_machine_on_whose_record_it_is_and_to_no_other() {
     // That another one is not shut out says nothing of this one.
     let (others, stands) = (directory.not_denied(&ek(2)).unwrap(), directory.record(&ek(1)).unwrap().unwrap());
     assert_eq!(stands.release(mine, &others).unwrap_err().code().as_str(), "machine-denied");
+    // Nor does a record that may be another's yet.
+    let own = directory.not_denied(&ek(1)).unwrap();
+    assert!(stands.release(mine, &own).is_ok());
+    assert_eq!(stands.unconfirmed().release(mine, &own).unwrap_err().code().as_str(), "machine-not-on-record");
     directory.deny(&ek(1), "").unwrap();
     assert_eq!(code(ek(1), mine), "machine-denied");
 }

@@ -82,8 +82,12 @@ fn one_who_has_something_else_to_do_waits_only_so_long_and_for_nobody_who_died()
     let temporary = tempfile::tempdir().unwrap();
     let directory = Directory::open(temporary.path()).unwrap();
     let held = directory.turn("file", 0o600).unwrap();
-    let error = directory.turn_within("file", 0o600, MOMENT).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let path = temporary.path().to_owned();
+    let kind = in_time("its end", move || {
+        let directory = Directory::open(&path).unwrap();
+        directory.turn_within("file", 0o600, MOMENT).unwrap_err().kind()
+    });
+    assert_eq!(kind, ErrorKind::TimedOut);
     drop(held);
     directory.turn_within("file", 0o600, MOMENT).unwrap().put(b"1", Existing::Replace).unwrap();
     // What a crash left.

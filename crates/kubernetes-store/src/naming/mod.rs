@@ -49,6 +49,8 @@
 
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;
 
 use crate::objects::NodeObject;
 use kube::api::ObjectMeta;
@@ -226,24 +228,26 @@ impl Naming {
         touched
     }
 
-    /// All objects, as a listing of the one who watches has them.
-    pub(crate) fn listed(&mut self, listed: Vec<Claims>) {
+    /// All objects, as a listing of the one who watches has them. Those whose claims may stand otherwise by that.
+    pub(crate) fn listed(&mut self, listed: Vec<Claims>) -> BTreeSet<String> {
         self.at += 1;
         let names: BTreeSet<_> = listed.iter().map(|claims| claims.object.as_str()).collect();
         let gone: Vec<_> = self.objects.keys().filter(|known| !names.contains(known.as_str())).cloned().collect();
+        let mut touched = BTreeSet::new();
         for object in &gone {
-            drop(self.gone(object));
+            touched.extend(self.gone(object));
         }
         for claims in listed {
-            self.place(claims, &mut BTreeSet::new());
+            self.place(claims, &mut touched);
         }
+        touched
     }
 
     fn place(&mut self, mut claims: Claims, touched: &mut BTreeSet<String>) {
         let object = claims.object.clone();
         if let Some(known) = self.objects.remove(&object) {
             if claims.damaged {
-                claims.of.extend(known.of.keys().map(|claimed| (claimed.clone(), Mark::Stands)));
+                claims.of.extend(known.of.clone());
             }
             // Another object of the same name is another claim.
             let is_same = claims.damaged || known.damaged || known.uid == claims.uid;
@@ -255,7 +259,10 @@ impl Naming {
             let places = self.places.entry(claimed.clone()).or_default();
             match places.iter_mut().find(|place| place.object == object) {
                 // Which was before is known as it was seen at first, whoever labels a record since.
-                Some(place) if mark.stands() && place.mark != Mark::Released => place.mark = *mark,
+                Some(place) if mark.stands() && place.mark != Mark::Released && place.mark != *mark => {
+                    place.mark = *mark;
+                    touched.insert(object.clone());
+                }
                 Some(_) => {}
                 None => places.push(Place { object: object.clone(), at: self.at, revision, mark: *mark }),
             }
