@@ -5,7 +5,6 @@ use std::io::{self, Read, StdinLock};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use latchkey_durable_file::{Directory, Existing, Links, ReadError, read_bounded, read_plain};
 use latchkey_keys::{MasterSecret, SecretVec};
@@ -36,8 +35,6 @@ impl Readers {
     }
 }
 
-/// How long another writer of the same file is waited for. It may be the user whose directory it is, who need not come to his end.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// What stands for standard input where a file is read.
 const STANDARD_INPUT: &str = "-";
 /// The largest file that is looked at for what it is: a manifest.
@@ -192,7 +189,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(
 
 fn put(path: &Path, readers: Readers, content: &[u8], existing: Existing) -> io::Result<()> {
     let (directory, name) = Directory::of(path)?;
-    directory.turn_within(name, readers.mode(), PATIENCE)?.put(content, existing)
+    directory.turn_within(name, readers.mode(), latchkey_durable_file::PATIENCE)?.put(content, existing)
 }
 
 /// Makes a directory that only its owner can enter; one that exists is left as it is.

@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 pub use read::{Links, ReadError, read_bounded, read_plain};
-pub use turn::{Existing, Turn, lock_within};
+pub use turn::{Existing, PATIENCE, Turn, lock_within};
 
 /// A step of a write was taken: where tests end one as a crash would.
 #[cfg(not(test))]

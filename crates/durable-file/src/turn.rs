@@ -13,6 +13,9 @@ use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 pub(crate) const ENDING: &str = ".new";
+/// How long a command waits for another writer of the same file: it may be the user whose directory it is, who need not come to his end.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How often a lock is tried that is not waited for without end.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
@@ -63,6 +66,10 @@ impl Directory {
                 Ok(file) => File::from(file),
                 Err(Errno::EXIST) => {
                     self.wait_for(&beside, until)?;
+                    // Others may come first each time.
+                    if until.is_some_and(|until| Instant::now() >= until) {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -86,20 +93,23 @@ impl Directory {
         let owner = fstat(&self.0)?.st_uid;
         let of_a_writer = [geteuid().as_raw(), owner, 0].contains(&about.st_uid);
         // Anything else was put there: nobody is waited for, and it is not opened.
-        if of_a_writer && FileType::from_raw_mode(about.st_mode) == FileType::RegularFile {
-            let file = match open_without_waiting(&self.0, beside, Links::Refused) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(left_by(beside, about.st_uid));
-                }
-                opened => opened?,
-            };
-            lock(&file, until)?;
-            if !self.is(beside, &file)? {
-                return Ok(());
-            }
+        if !of_a_writer || FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
+            return found(unlinkat(&self.0, beside, AtFlags::empty())).map(drop);
         }
-        found(unlinkat(&self.0, beside, AtFlags::empty())).map(drop)
+        let file = match open_without_waiting(&self.0, beside, Links::Refused) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(left_by(beside, about.st_uid));
+            }
+            opened => opened?,
+        };
+        lock(&file, until)?;
+        if self.is(beside, &file)? {
+            // While it is locked: its writer may only have come too late to lock it, and would be sure of it by then.
+            found(unlinkat(&self.0, beside, AtFlags::empty()))?;
+        }
+        drop(file);
+        Ok(())
     }
 
     /// Whether the name is still that of this file.

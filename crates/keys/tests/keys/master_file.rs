@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
+use latchkey_durable_file::Directory;
 use latchkey_keys::{KeyError, MasterSecret, SecretFileError};
+use latchkey_test_support::in_time;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -245,6 +247,23 @@ fn rotations_at_once_make_a_version_each_and_lose_none() {
         let secret = |master: &MasterSecret| master.measurement_secret(version).unwrap();
         assert_eq!(secret(&master), secret(&kept), "a disk was made with version {version}");
     }
+}
+
+/// It may be the user whose directory it is who holds it.
+#[test]
+fn a_rotation_waits_for_nobody_who_does_not_come_to_his_end() {
+    let rig = Rig::new();
+    let path = rig.path("master.json");
+    MasterSecret::random().unwrap().write_new(&path).unwrap();
+    let before = fs::read(&path).unwrap();
+    let (directory, name) = Directory::of(&path).unwrap();
+    let held = directory.turn(name, 0o600).unwrap();
+    let same = path.clone();
+    let refusal = in_time("a rotation", move || MasterSecret::rotate(&same).unwrap_err());
+    assert!(matches!(refusal, KeyError::File(error) if matches!(error.error, SecretFileError::Io { .. })));
+    drop(held);
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(MasterSecret::rotate(&path).unwrap().current().number(), 2);
 }
 
 #[test]
