@@ -145,6 +145,12 @@ pub enum PutRefusal {
     /// Another machine has one of the disks.
     #[error("another machine's record had a disk first")]
     DiskTaken,
+    /// Another machine's record names the same, and which of the two was first is not known: both wait until one is removed.
+    #[error("two records name one thing, and which was first is not known")]
+    Unclear,
+    /// It was written, and is told of to nobody yet: it may not be used before that.
+    #[error("the record was written, and the API server has not told of it in time")]
+    Unheard,
     /// Another control plane is joining.
     #[error("another control plane is joining")]
     LeaseHeld,

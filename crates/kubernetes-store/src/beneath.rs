@@ -3,7 +3,7 @@
 //! written is never heard of, and nobody new is let in.
 
 use crate::connection::in_time;
-use crate::error::{ApiCode, code_of, failed};
+use crate::error::failed;
 use crate::objects::{NodeObject, nodes};
 use crate::records::read;
 use crate::store::{Shared, lock};
@@ -21,11 +21,9 @@ const OTHER_ETCD: &str = "attestednodes: what is written and read there is not l
 pub(crate) struct Unheard(Mutex<Option<(EkDigest, bool)>>);
 
 impl Unheard {
-    /// This is why something about a machine's record failed: if it was not heard of in time, that is looked into.
-    pub(crate) fn note(&self, ek: EkDigest, error: &StoreError) {
-        if code_of(error) == Some(ApiCode::TooSlow) {
-            lock(&self.0).get_or_insert((ek, false));
-        }
+    /// A machine's record was not heard of in time: that is looked into.
+    pub(crate) fn note(&self, ek: EkDigest) {
+        lock(&self.0).get_or_insert((ek, false));
     }
 
     /// What is wrong, until that record is listed or gone.

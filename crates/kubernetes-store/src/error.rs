@@ -17,6 +17,9 @@ reason_codes! {
         /// An object that the service needs is missing.
         DocumentMissing = "api-document-missing":
             "create the ConfigMap that is named, with the key that is named";
+        /// The API server answered with a record, and its watch does not tell of it.
+        RecordUnheard = "api-record-unheard":
+            "see that the API server's watches get through to this service, and that its etcd is the one it began with; nodes ask again";
     }
 }
 
@@ -53,6 +56,11 @@ pub fn is_overload(error: &StoreError) -> bool {
 /// Whether nobody serves in the place of the API server.
 pub(crate) fn is_unanswered(error: &StoreError) -> bool {
     code_of(error).is_some_and(ApiCode::is_unanswered)
+}
+
+/// Whether a record was answered with, and not told of in time.
+pub(crate) fn is_unheard(error: &StoreError) -> bool {
+    matches!(error, StoreError::Elsewhere { reason, .. } if reason.code == ApiStoreCode::RecordUnheard.as_str())
 }
 
 pub(crate) fn code_of(error: &StoreError) -> Option<ApiCode> {

@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, Known, MAX_NODES};
 use crate::connection::in_time;
-use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict};
+use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict, is_unheard};
 use crate::naming::{Claimed, PROVISIONAL, RESERVES, Standing};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
 use crate::store::{KubernetesStore, Shared, too_many};
@@ -196,18 +196,19 @@ impl ApiTurn<'_> {
                 Some(_) => api.replace(&name, &PostParams::default(), &object).await,
             };
             match written {
-                Ok(object) => self.store.shared().take_over(node_of(object), asked).await.map(Some),
+                Ok(object) => Ok(Some(node_of(object))),
                 // 404: it was there when it was decided on, and is gone.
                 Err(error) if is_conflict(&error) || (before.is_some() && is_absent(&error)) => Ok(None),
                 Err(error) => Err(failed(&about, &error)),
             }
         });
-        let written = written.await.inspect_err(|error| self.store.shared().unheard.note(ek, error));
-        match written? {
-            None => Err(self.overtaken(&ek).await),
-            Some(NodeObject::Record(recorded, metadata, _)) if **recorded == *record => Ok((*recorded, *metadata)),
+        let Some(object) = written.await? else { return Err(self.overtaken(&ek).await) };
+        match self.store.shared().take_over(object, asked).await {
+            Ok(NodeObject::Record(recorded, metadata, _)) if **recorded == *record => Ok((*recorded, *metadata)),
+            Err(error) if is_unheard(&error) => Err(PutRefusal::Unheard.into()),
+            Err(error) => Err(error.into()),
             // An admission webhook, or a schema of another release: what stands there is not what was decided.
-            Some(_) => {
+            Ok(_) => {
                 let detail = "what was written is not what the API server keeps";
                 Err(elsewhere(&about, ApiCode::AnswerUnusable, detail).into())
             }
@@ -240,8 +241,9 @@ fn came_later(standing: &Standing) -> PutRefusal {
     match standing {
         Standing::Later(Claimed::Name(_)) => PutRefusal::NameTaken,
         Standing::Later(Claimed::Disk(_)) => PutRefusal::DiskTaken,
+        Standing::Unclear => PutRefusal::Unclear,
         // It is decided anew, by what is known then.
-        Standing::First | Standing::Unclear | Standing::Unheard => PutRefusal::Overtaken,
+        Standing::First | Standing::Unheard => PutRefusal::Overtaken,
     }
 }
 
@@ -273,11 +275,7 @@ async fn list_all(shared: &Shared) -> Result<(), StoreError> {
     }
     // Whose what is, the watch says: of all of this it has told then.
     for object in &objects {
-        let known = async {
-            shared.until_known(object).await;
-            Ok(())
-        };
-        in_time(about, known).await?;
+        shared.until_known(object).await?;
     }
     let unsure = shared.cache().replace(objects, asked).map_err(|_| too_many())?;
     for ek in unsure {
@@ -288,12 +286,9 @@ async fn list_all(shared: &Shared) -> Result<(), StoreError> {
 
 /// Reads one record, and takes it over.
 pub(crate) async fn read_one(shared: &Shared, ek: &EkDigest) -> Result<(), StoreError> {
-    let (about, asked) = (node_called(ek), shared.cache().moment());
+    let asked = shared.cache().moment();
     match read(shared, ek).await? {
-        Some(object) => {
-            let known = in_time(&about, shared.take_over(object, asked)).await;
-            known.inspect_err(|error| shared.unheard.note(*ek, error))?;
-        }
+        Some(object) => drop(shared.take_over(object, asked).await?),
         None => shared.cache().absent(*ek, asked),
     }
     Ok(())

@@ -2,13 +2,13 @@
 
 use crate::beneath::Unheard;
 use crate::cache::{Cache, Moment};
-use crate::connection::{certificate_ends, wait};
+use crate::connection::{certificate_ends, in_time, wait};
 use crate::documents::{DocumentCache, FOLLOWED};
-use crate::error::{ApiCode, elsewhere, is_unanswered, of_api};
+use crate::error::{ApiCode, ApiStoreCode, elsewhere, is_unanswered, of_api};
 use crate::events::{Refusals, write_events};
 use crate::lease::ControlPlaneLease;
 use crate::naming::Claims;
-use crate::objects::NodeObject;
+use crate::objects::{NodeObject, node_called};
 use crate::requests::RequestWatch;
 use crate::status::{Statuses, write_statuses};
 use crate::sweep::sweep;
@@ -208,9 +208,10 @@ impl Shared {
         lock(&self.documents)
     }
 
-    /// An object that the API server answered with to what was asked then, once the watch has told of all that it claims.
+    /// An object that the API server answered with to what was asked then, once the watch has told of all that it claims:
+    /// [`ApiStoreCode::RecordUnheard`] if it does not in time.
     pub(crate) async fn take_over(&self, object: NodeObject, asked: Moment) -> Result<NodeObject, StoreError> {
-        self.until_known(&object).await;
+        self.until_known(&object).await?;
         let news = self.cache().answered(object.clone(), asked).map_err(|_| too_many())?;
         if news {
             self.tell(Watched::Records);
@@ -218,15 +219,24 @@ impl Shared {
         Ok(object)
     }
 
-    /// Until the watch has told of all that an object claims.
-    pub(crate) async fn until_known(&self, object: &NodeObject) {
-        let claims = Claims::of(object);
+    /// Until the watch has told of all that an object claims, not longer than a request may take.
+    pub(crate) async fn until_known(&self, object: &NodeObject) -> Result<(), StoreError> {
+        // What cannot be used claims nothing that has to be waited for.
+        let NodeObject::Record(record, ..) = object else { return Ok(()) };
+        let about = node_called(&record.ek_sha256);
+        in_time(&about, self.until_told(&Claims::of(object))).await.map_err(|_| {
+            self.unheard.note(record.ek_sha256);
+            elsewhere(&about, ApiStoreCode::RecordUnheard, "the API server answers with it, and does not tell of it")
+        })
+    }
+
+    async fn until_told(&self, claims: &Claims) -> Result<(), StoreError> {
         loop {
             let mut heard = pin!(self.records_heard.notified());
             // Before it is looked: what is heard meanwhile is not missed.
             heard.as_mut().enable();
-            if self.cache().naming().knows(&claims) {
-                return;
+            if self.cache().naming().knows(claims) {
+                return Ok(());
             }
             heard.await;
         }

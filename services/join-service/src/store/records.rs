@@ -182,7 +182,12 @@ impl Records {
                 None => None,
                 Some(record) => match self.put(&mut *turn, &record, before.as_ref()) {
                     Err(PutError::Refused(PutRefusal::Overtaken)) => continue,
-                    Err(PutError::Refused(refusal)) => return Err(came_second(refusal)),
+                    Err(PutError::Refused(refusal)) => {
+                        if matches!(refusal, PutRefusal::Unclear | PutRefusal::Unheard) {
+                            tracing::error!(%ek, %refusal, "The record of a machine cannot be used");
+                        }
+                        return Err(came_second(refusal));
+                    }
                     Err(PutError::Store(_)) => return Err(Refusal::RecordNotWritten),
                     Ok(recorded) => Some(recorded),
                 },
@@ -229,7 +234,8 @@ impl Records {
 /// What is left of a request that lost a race.
 fn came_second(refusal: PutRefusal) -> Refusal {
     match refusal {
-        PutRefusal::Overtaken => Refusal::RecordNotWritten,
+        PutRefusal::Overtaken | PutRefusal::Unheard => Refusal::RecordNotWritten,
+        PutRefusal::Unclear => Refusal::RecordsDamaged,
         PutRefusal::NameTaken => Refusal::NameTaken,
         PutRefusal::DiskTaken => Refusal::DiskTaken,
         PutRefusal::LeaseHeld => Refusal::LeaseHeld,

@@ -172,7 +172,7 @@ fn that_etcd_was_restored_beneath_an_api_server_that_goes_on_is_said_until_that_
             .filter(|problem| problem.contains("start the API server anew"))
     };
     until("a record to be written and not heard of", || match put(&store, &record(99, "n-99", 99), None) {
-        Err(PutError::Store(error)) if code(&error) == ApiCode::TooSlow.as_str() => Some(()),
+        Err(PutError::Refused(PutRefusal::Unheard)) => Some(()),
         _ => None,
     });
     until("it to be said", said);

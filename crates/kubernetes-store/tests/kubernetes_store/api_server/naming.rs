@@ -113,7 +113,7 @@ fn a_service_that_starts_deletes_no_record_for_one_that_was_made_by_hand_and_ser
     let known = told(&store, &ek(1)).unwrap();
     assert!(told(&store, &ek(2)).is_some_and(|known| !known.is_confirmed()) && !known.is_confirmed());
     let next = NodeRecord { first_joined_at: 7, ..known.clone().into_inner() };
-    assert!(matches!(put(&store, &next, Some(&known)), Err(PutError::Refused(PutRefusal::Overtaken))));
+    assert!(matches!(put(&store, &next, Some(&known)), Err(PutError::Refused(PutRefusal::Unclear))));
     // Lost ones are looked for every ten seconds: one that is lost is gone, and this one is not.
     cut_short(&cluster, &record(3, "edge", 3));
     let gone = || (cluster.admin.get(&resource("attestednodes", &ek(3).to_string())).status() == 404).then_some(());
