@@ -95,10 +95,10 @@ fn init_moves_the_cluster_into_its_api_server_and_the_join_service_can_use_it() 
 fn services_inside_get_credentials_that_the_api_server_knows_and_that_no_document_has() {
     let plant = Plant::new();
     keep_its_authority(&plant);
-    an_administrator_gets_another_kubeconfig(&plant);
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     private(&plant.operator.path("identity.key"), &key);
     plant.init(&["--services", "inside", "--join-service-key", "identity.key"]).succeeded();
+    an_administrator_gets_another_kubeconfig(&plant);
 
     let sent = plant.node.state().settings.as_ref().unwrap().service_files.clone();
     let sent = ServiceFiles::if_any(&sent).unwrap().expect("the services' files");
@@ -352,7 +352,7 @@ fn an_init_that_is_cut_at_any_step_goes_on_and_founds_one_cluster() {
         ("kubectl-input", "latchkey-policy"),
         ("kubectl-input", "AttestedNode"),
         ("kubectl-input", "latchkey-cluster"),
-        ("kubectl", "approve"),
+        ("kubectl", "/approval"),
     ];
     for (number, (of, word)) in cuts.into_iter().enumerate() {
         let program = if of == "helm" { real(&helm) } else { real(&kubectl) };

@@ -61,7 +61,7 @@ mod watch;
 
 pub use error::{ApiCode, ApiStoreCode, is_overload};
 pub use latchkey_cluster_store::objects::{GROUP, NAMESPACE, VERSION};
-pub use objects::{chart_definitions, custom_resource_definitions};
+pub use objects::{chart_definitions, node_definition};
 pub use requests::{Answered, Standing, WaitingRequest};
 pub use store::{KubernetesStore, OnChange};
 

@@ -9,10 +9,7 @@ use latchkey_cluster_store::{ContentError, DamagedRecord, NodeRecord, Recorded, 
 use serde_json::{Value, json};
 
 pub(crate) fn nodes() -> ApiResource {
-    resource(NODE)
-}
-
-fn resource((kind, plural): (&str, &str)) -> ApiResource {
+    let (kind, plural) = NODE;
     ApiResource {
         group: GROUP.to_owned(),
         version: VERSION.to_owned(),
@@ -100,47 +97,22 @@ fn kept_of(metadata: ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// The custom resource definitions, as the chart installs them.
-pub fn custom_resource_definitions() -> [Value; 1] {
-    [node_definition()]
-}
-
-/// The same as a file of the chart: `charts/latchkey/templates/definitions.yaml`, which `./dev docs` writes.
+/// [`node_definition`] as a file of the chart: `charts/latchkey/templates/definitions.yaml`, which `./dev docs` writes.
 pub fn chart_definitions() -> String {
     const HEAD: &str = "\
 # Made by `./dev docs` from crates/kubernetes-store/src/objects.rs. Among the templates, since helm never upgrades what is in `crds/`;
 # kept when the release goes, since every record would go with its definition.
+---
 ";
-    let mut text = HEAD.to_owned();
-    for mut definition in custom_resource_definitions() {
-        definition["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
-        // Whether a program's JSON keeps the order of fields, any crate beside this one decides.
-        definition.sort_all_objects();
-        text.push_str("---\n");
-        text.push_str(&serde_json::to_string_pretty(&definition).unwrap_or_default());
-        text.push('\n');
-    }
-    text
+    let mut definition = node_definition();
+    definition["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
+    // Whether a program's JSON keeps the order of fields, any crate beside this one decides.
+    definition.sort_all_objects();
+    format!("{HEAD}{}\n", serde_json::to_string_pretty(&definition).unwrap_or_default())
 }
 
-fn definition((kind, plural): (&str, &str), short: &str, version: &Value) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{GROUP}") },
-        "spec": {
-            "group": GROUP,
-            "scope": "Cluster",
-            "names": {
-                "kind": kind, "listKind": format!("{kind}List"), "plural": plural,
-                "singular": kind.to_lowercase(), "shortNames": [short], "categories": ["latchkey"],
-            },
-            "versions": [version],
-        },
-    })
-}
-
-fn node_definition() -> Value {
+/// The custom resource definition of records, as the chart installs it.
+pub fn node_definition() -> Value {
     let column = |name: &str, kind: &str, path: &str| json!({ "name": name, "type": kind, "jsonPath": path });
     let version = json!({
         "name": VERSION, "served": true, "storage": true,
@@ -166,7 +138,21 @@ fn node_definition() -> Value {
             ],
         }},
     });
-    definition(NODE, "an", &version)
+    let (kind, plural) = NODE;
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{GROUP}") },
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": kind, "listKind": format!("{kind}List"), "plural": plural,
+                "singular": kind.to_lowercase(), "shortNames": ["an"], "categories": ["latchkey"],
+            },
+            "versions": [version],
+        },
+    })
 }
 
 /// The record, as `latchkey_cluster_store::NodeRecord` reads it. What the service does not read back it must not find pruned: so

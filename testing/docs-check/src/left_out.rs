@@ -1,5 +1,5 @@
-//! Whether every test is run. `test = false` and `doctest = false` in a manifest spare an executable that has no tests: a test that
-//! is written later must not be left out in silence.
+//! Whether every test is run. `test = false` and `doctest = false` in a manifest spare an executable that has no tests, and the recipe of
+//! tests before a real API server names the modules that have some: a test that is written later must not be left out in silence.
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,45 @@ pub fn wrong(workspace: &Workspace) -> Result<Vec<String>, DocsError> {
         }
     }
     Ok(wrong)
+}
+
+/// Every source with tests before a real API server that `./dev e2e api-server` does not run. Its list in `dev` has crates, and modules as
+/// `CRATE::MODULE`; of whatever stands there all modules below are run, too.
+///
+/// # Errors
+/// A source or `dev` cannot be read.
+pub fn by_the_recipe(workspace: &Workspace) -> Result<Vec<String>, DocsError> {
+    const BEGIN: &str = "local api_server=(";
+    let script = workspace.read("dev")?;
+    let listed = script.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(')')).map_or("", |(list, _)| list);
+    let listed: Vec<&str> = listed.split_whitespace().collect();
+    let is_run = |name: &str| {
+        let is_below = |rest: &str| rest.is_empty() || rest.starts_with("::");
+        listed.iter().any(|one| name.strip_prefix(one).is_some_and(is_below))
+    };
+    let mut wrong = Vec::new();
+    for package in workspace.packages() {
+        for (path, text) in package.sources()? {
+            let is_one =
+                |line: &str| line.trim_start().starts_with("#[ignore") && line.contains("./dev e2e api-server");
+            let name = module_of(package, &path);
+            if text.lines().any(is_one) && !is_run(&name) {
+                wrong.push(format!("{name} has tests that `./dev e2e api-server` does not run"));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+/// A source's module, as the recipe names it.
+fn module_of(package: &Package, source: &Path) -> String {
+    let inside = source.strip_prefix(&package.directory).unwrap_or(source).with_extension("");
+    let mut parts: Vec<_> = inside.iter().filter_map(|part| part.to_str()).collect();
+    // `src/a.rs` is the library's or program's, `tests/x/a.rs` that of the executable x.
+    let outside = if parts.first() == Some(&"tests") { 2 } else { 1 };
+    parts.drain(..outside.min(parts.len()));
+    parts.retain(|part| !["mod", "main", "lib"].contains(part));
+    [&[package.name.as_str()], &parts[..]].concat().join("::")
 }
 
 /// The library or program that a source in `src` is of: a program's are its first one, the modules that this declares, and below
@@ -62,9 +101,8 @@ mod tests {
         Target { kind: vec![kind.into()], src_path: source.into(), test, doctest: false }
     }
 
-    #[test]
-    fn a_source_is_of_the_library_but_for_programs() {
-        let package = Package {
+    fn package() -> Package {
+        Package {
             name: "x".into(),
             directory: "/x".into(),
             uses: Vec::new(),
@@ -74,7 +112,19 @@ mod tests {
                 target("bin", "/x/src/main.rs", false),
                 target("bin", "/x/src/bin/y/main.rs", false),
             ],
-        };
+        }
+    }
+
+    #[test]
+    fn the_recipe_names_modules_as_they_are_below_their_crate() {
+        let of = |source: &str| module_of(&package(), source.as_ref());
+        assert_eq!((of("/x/src/a/mod.rs"), of("/x/src/lib.rs")), ("x::a".to_owned(), "x".to_owned()));
+        assert_eq!((of("/x/tests/x/a/b.rs"), of("/x/tests/x/main.rs")), ("x::a::b".to_owned(), "x".to_owned()));
+    }
+
+    #[test]
+    fn a_source_is_of_the_library_but_for_programs() {
+        let package = package();
         let sources = [("/x/src/main.rs".into(), "mod child;\nfn main() {}\n".to_owned())];
         let of = |source: &str| {
             target_of(&package, source.as_ref(), &sources).map(|target| target.src_path.to_str().unwrap())

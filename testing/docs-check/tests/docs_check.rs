@@ -28,6 +28,12 @@ fn no_test_is_left_out_by_a_manifest() {
 }
 
 #[test]
+fn no_test_before_a_real_api_server_is_left_out_by_its_recipe() {
+    let wrong = left_out::by_the_recipe(&Workspace::here().unwrap()).unwrap();
+    assert!(wrong.is_empty(), "dev:\n{}", wrong.join("\n"));
+}
+
+#[test]
 fn the_list_of_reason_codes_is_the_one_in_the_code() {
     let workspace = Workspace::here().unwrap();
     let written = codes::document(&codes::sets(&workspace).unwrap());

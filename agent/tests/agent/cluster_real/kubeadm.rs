@@ -209,24 +209,22 @@ fn the_images_of_the_version_table_are_those_that_the_real_kubeadm_asks_for() {
 #[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
 fn the_real_kubeadm_names_the_phase_of_etcd_that_failed() {
     let directory = tempfile::tempdir().unwrap();
-    let [discovery, configuration] = ["discovery", "configuration"].map(|name| directory.path().join(name));
-    // Nobody answers there.
-    let cluster = serde_json::json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "x",
-        "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": true}}],
-        "users": [{"name": "x", "user": {"token": "x"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-    });
+    let configuration = directory.path().join("configuration");
+    // The API server of a dry run is kubeadm's own, which knows this token. Patches that are not there fail in that phase alone.
     let join = serde_json::json!({
-        "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration",
-        "discovery": {"file": {"kubeConfigPath": discovery}}, "timeouts": {"discovery": "1s", "kubernetesAPICall": "1s"},
-        "controlPlane": {"localAPIEndpoint": {"advertiseAddress": "127.0.0.1"}},
+        "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration", "dryRun": true,
+        "discovery": {"bootstrapToken": {
+            "token": "abcdef.abcdef0123456789", "apiServerEndpoint": "127.0.0.1:1", "unsafeSkipCAVerification": true,
+        }},
+        "controlPlane": {"localAPIEndpoint": {"advertiseAddress": "192.0.2.7"}},
         "nodeRegistration": {"name": "edge-1", "criSocket": "unix:///none"},
+        "patches": {"directory": directory.path().join("none")},
+        "skipPhases": ["preflight", "control-plane-prepare", "check-etcd", "kubelet-start", "kubelet-wait-bootstrap"],
     });
-    std::fs::write(&discovery, cluster.to_string()).unwrap();
     std::fs::write(&configuration, join.to_string()).unwrap();
-    let config = format!("--config={}", configuration.display());
-    let failed = output(Command::new(real_kubeadm()).args(["join", "phase", "etcd-join", &config])).unwrap();
+    let mut kubeadm = Command::new(real_kubeadm());
+    kubeadm.arg("join").arg("--config").arg(&configuration).env("KUBEADM_JOIN_DRYRUN_DIR", directory.path());
+    let failed = output(&mut kubeadm).unwrap();
     let said = String::from_utf8_lossy(&failed.stderr);
     assert!(!failed.status.success() && said.contains("error execution phase etcd-join: "), "{said}");
 }

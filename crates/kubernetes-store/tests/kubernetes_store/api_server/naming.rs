@@ -157,9 +157,9 @@ fn while_the_watch_says_nothing_nobody_is_let_in_and_the_machine_s_next_call_goe
     put(&other, &record(1, "edge", 1), None).unwrap();
     // One that another service gave to another machine, and one that is nobody's.
     let second = put(&deaf, &record(2, "edge", 2), None);
-    assert!(matches!(second, Err(PutError::Store(_))), "{second:?}");
+    assert!(matches!(second, Err(PutError::Refused(PutRefusal::Unheard))), "{second:?}");
     let alone = put(&deaf, &record(3, "edge-3", 3), None);
-    assert!(matches!(alone, Err(PutError::Store(_))), "{alone:?}");
+    assert!(matches!(alone, Err(PutError::Refused(PutRefusal::Unheard))), "{alone:?}");
     // Through whichever service.
     let known = until("the record to be heard of", || told(&other, &ek(3)));
     assert!(is_provisional(&object(&cluster, 3)));

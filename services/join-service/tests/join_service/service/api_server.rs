@@ -4,7 +4,7 @@ use super::rig::{Answer, Machine, Rig, Service};
 use latchkey_api::grpc::Code;
 use latchkey_api_server_rig::{ApiServer, Client, is_built_or_skip};
 use latchkey_cluster_store::Enrolment;
-use latchkey_kubernetes_store::{NAMESPACE, custom_resource_definitions};
+use latchkey_kubernetes_store::{NAMESPACE, node_definition};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
 use std::fs;
@@ -18,9 +18,7 @@ const DISKS: [&str; 2] = ["0a0a0a0a-0000-4000-8000-000000000001", "0a0a0a0a-0000
 /// Puts what stands in the rig's cluster directory into an API server, and has services use that.
 pub(crate) fn moved_into(server: &ApiServer, rig: &mut Rig) -> Client {
     let admin = server.client(&server.admin());
-    for definition in custom_resource_definitions() {
-        admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).granted();
-    }
+    admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &node_definition()).granted();
     let records = "/apis/latchkey.dev/v1alpha1/attestednodes";
     until("records to be served", || (admin.get(records).status() == 200).then_some(()));
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
