@@ -89,9 +89,9 @@ impl Turn for FolderTurn<'_> {
         Ok(News::All(listing))
     }
 
-    fn look_at(&mut self, _: &EkDigest) -> Result<(), StoreError> {
+    fn look_at(&mut self, _: &EkDigest) -> Result<bool, StoreError> {
         // Whoever has the turn sees every write in the count.
-        Ok(())
+        Ok(true)
     }
 
     /// Whoever has the turn has looked: names, disks and the lease are as the decision found them.

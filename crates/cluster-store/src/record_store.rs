@@ -66,11 +66,11 @@ pub trait Turn {
     fn news(&mut self) -> Result<News, StoreError>;
 
     /// Looks whether this machine's record is another than was told, where that costs less than reading all; the next
-    /// [`Self::news`] has it.
+    /// [`Self::news`] has it. False if there is one that may not be used yet ([`PutRefusal::Unheard`]).
     ///
     /// # Errors
     /// [`StoreError`].
-    fn look_at(&mut self, ek: &EkDigest) -> Result<(), StoreError>;
+    fn look_at(&mut self, ek: &EkDigest) -> Result<bool, StoreError>;
 
     /// Writes a record that was decided on `before`, the record of that machine as [`Self::news`] told it; `None` if it had none.
     /// Durable when this returns. Nobody else has its name or a disk of it then, and if it is joining as a control plane

@@ -61,15 +61,15 @@ impl Directory {
         let name = plain(name)?.to_owned();
         let beside = [OsStr::new("."), &name, OsStr::new(ENDING)].join(OsStr::new(""));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        loop {
+        for tries in 0_u64.. {
+            // Others may come first each time.
+            if tries > 0 && until.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
             let file = match openat(&self.0, &beside, flags, Mode::from_raw_mode(mode)) {
                 Ok(file) => File::from(file),
                 Err(Errno::EXIST) => {
                     self.wait_for(&beside, until)?;
-                    // Others may come first each time.
-                    if until.is_some_and(|until| Instant::now() >= until) {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -85,22 +85,19 @@ impl Directory {
                 return Ok(Turn { directory: self, name, beside, file, lock: Some(locked), placed: false });
             }
         }
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// Waits for whoever has the unfinished file. If that one has died, the file is removed.
     fn wait_for(&self, beside: &OsStr, until: Option<Instant>) -> io::Result<()> {
-        let Some(about) = found(statat(&self.0, beside, AtFlags::SYMLINK_NOFOLLOW))? else { return Ok(()) };
-        let owner = fstat(&self.0)?.st_uid;
-        let of_a_writer = [geteuid().as_raw(), owner, 0].contains(&about.st_uid);
-        // Anything else was put there: nobody is waited for, and it is not opened.
-        if !of_a_writer || FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
-            return found(unlinkat(&self.0, beside, AtFlags::empty())).map(drop);
-        }
+        let owner = match self.found_there(beside)? {
+            None => return Ok(()),
+            Some((_, false)) => return self.clear(beside, until),
+            Some((owner, true)) => owner,
+        };
         let file = match open_without_waiting(&self.0, beside, Links::Refused) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(left_by(beside, about.st_uid));
-            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(left_by(beside, owner)),
             opened => opened?,
         };
         lock(&file, until)?;
@@ -110,6 +107,26 @@ impl Directory {
         }
         drop(file);
         Ok(())
+    }
+
+    /// Whose this is, and whether it is a writer's file: of this user, the directory's owner or root.
+    fn found_there(&self, beside: &OsStr) -> io::Result<Option<(u32, bool)>> {
+        let Some(about) = found(statat(&self.0, beside, AtFlags::SYMLINK_NOFOLLOW))? else { return Ok(None) };
+        let is_a_writer = [geteuid().as_raw(), fstat(&self.0)?.st_uid, 0].contains(&about.st_uid);
+        let is_regular = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
+        Ok(Some((about.st_uid, is_a_writer && is_regular)))
+    }
+
+    /// Removes what was put there: nobody is waited for, and it is not opened. Another who does the same may have made his file since:
+    /// so it is looked at, and removed, by one at a time.
+    fn clear(&self, beside: &OsStr, until: Option<Instant>) -> io::Result<()> {
+        let directory = openat(&self.0, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let directory = File::from(directory);
+        lock(&directory, until)?;
+        match self.found_there(beside)? {
+            Some((_, false)) => found(unlinkat(&self.0, beside, AtFlags::empty())).map(drop),
+            Some((_, true)) | None => Ok(()),
+        }
     }
 
     /// Whether the name is still that of this file.
@@ -149,6 +166,9 @@ impl Turn<'_> {
             self.file = lock;
         }
         let (at, beside, name) = (&self.directory.0, &self.beside, &self.name);
+        if !self.directory.is(beside, &self.file)? {
+            return Err(io::Error::other("somebody else removed the unfinished file beside it"));
+        }
         let renamed = match existing {
             Existing::Replace => renameat(at, beside, at, name),
             Existing::Keep => renameat_with(at, beside, at, name, RenameFlags::NOREPLACE),
@@ -172,7 +192,7 @@ impl Drop for Turn<'_> {
         if crate::crash_tests::crashed() {
             return;
         }
-        if !self.placed {
+        if !self.placed && self.directory.is(&self.beside, &self.file).unwrap_or_default() {
             // While it is locked; should it stay, the next turn takes it for what a crash left.
             let _ = unlinkat(&self.directory.0, &self.beside, AtFlags::empty());
         }

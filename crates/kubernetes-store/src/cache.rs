@@ -75,6 +75,13 @@ impl Cache {
         self.machines.get(ek)?.known.as_ref()
     }
 
+    /// The machine's record if it is lost, as it was when it was seen to be: an answer may have told of a later state that was found to be
+    /// the first one since.
+    pub(crate) fn lost(&self, ek: &EkDigest) -> Option<Known> {
+        let known = self.get(ek)?;
+        (self.naming.is_lost_at(ek, known.recorded.revision())).then(|| known.clone())
+    }
+
     /// The records that reserve something.
     pub(crate) fn reserving(&self) -> BTreeMap<EkDigest, Known> {
         let reserves = |known: &Known| known.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(RESERVES));
@@ -125,7 +132,7 @@ impl Cache {
                 }
                 self.learn(ek, Some(Known { recorded: *recorded, metadata: *metadata }), revision);
             }
-            NodeObject::Damaged(damaged) => {
+            NodeObject::Damaged(damaged, _) => {
                 // Its revision does not count: whatever it was, it is not a record now.
                 if let Some(ek) = damaged.named() {
                     self.machines.remove(&ek);
@@ -188,7 +195,7 @@ impl Cache {
                     let known = Some(Known { recorded: *recorded, metadata: *metadata });
                     listed.insert(ek, Machine { known, revision, learnt });
                 }
-                NodeObject::Damaged(object) => drop(damaged.insert(object.file.clone(), *object)),
+                NodeObject::Damaged(object, _) => drop(damaged.insert(object.file.clone(), *object)),
             }
         }
         let before = std::mem::replace(&mut self.machines, listed);
@@ -255,7 +262,7 @@ mod tests {
     }
 
     fn damaged(number: u8) -> NodeObject {
-        NodeObject::Damaged(Box::new(DamagedRecord::of(ek(number).to_string(), "cut".to_owned(), b"")))
+        NodeObject::Damaged(Box::new(DamagedRecord::of(ek(number).to_string(), "cut".to_owned(), b"")), String::new())
     }
 
     /// When the known record of a machine was written.

@@ -41,8 +41,8 @@ pub(crate) fn node_object(record: &NodeRecord, metadata: ObjectMeta) -> DynamicO
 pub(crate) enum NodeObject {
     /// A record, what else the object carries, and how it was written.
     Record(Box<Recorded>, Box<ObjectMeta>, Mark),
-    /// It cannot be used.
-    Damaged(Box<DamagedRecord>),
+    /// It cannot be used; and the object's uid.
+    Damaged(Box<DamagedRecord>, String),
 }
 
 /// Reads an object that the API server answered with. It is a witness that the record stands there: nothing but answers come here.
@@ -59,7 +59,8 @@ pub(crate) fn node_of(object: DynamicObject) -> NodeObject {
         }
         Err(error) => {
             let bytes = if spec.len() > latchkey_cluster_store::MAX_RECORD { "" } else { &spec };
-            NodeObject::Damaged(Box::new(DamagedRecord::of(name, error.to_string(), bytes.as_bytes())))
+            let damaged = DamagedRecord::of(name, error.to_string(), bytes.as_bytes());
+            NodeObject::Damaged(Box::new(damaged), metadata.uid.unwrap_or_default())
         }
     }
 }

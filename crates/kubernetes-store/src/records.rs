@@ -2,11 +2,11 @@
 
 use crate::cache::{Cache, Known, MAX_NODES};
 use crate::connection::in_time;
-use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict, is_unheard};
+use crate::error::{ApiCode, code_of, elsewhere, failed, is_absent, is_conflict, is_unheard};
 use crate::naming::{Claimed, PROVISIONAL, RESERVES, Standing};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
 use crate::store::{KubernetesStore, Shared, too_many};
-use crate::sweep::{give_back, lost};
+use crate::sweep::give_back;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
@@ -84,16 +84,27 @@ impl ApiTurn<'_> {
         if joins && !in_time("leases", self.store.lease().take(&self.store.leases(), ek)).await? {
             return Err(PutRefusal::LeaseHeld.into());
         }
-        let recorded = match before {
-            None => self.create(record).await?,
-            Some(before) if new.is_empty() => self.replace(record, before, &[]).await?,
-            Some(before) => {
-                let reserved = self.reserve(before, &new).await?;
-                self.replace(record, &reserved, &[]).await?
-            }
+        let written = match before {
+            None => self.create(record).await,
+            Some(before) if new.is_empty() => self.replace(record, before, &[]).await,
+            Some(before) => match self.reserve(before, &new).await {
+                Ok(reserved) => self.replace(record, &reserved, &[]).await,
+                Err(error) => Err(error),
+            },
         };
-        self.give_up_what_is_gone(record, before).await;
-        Ok(recorded)
+        match &written {
+            Ok(_) if before.is_some_and(|before| before.joining_since.is_some()) && record.joining_since.is_none() => {
+                self.give_back_lease(ek).await;
+            }
+            // It is not going to join.
+            Err(PutError::Refused(PutRefusal::NameTaken | PutRefusal::DiskTaken | PutRefusal::Unclear))
+                if joins && before.is_none_or(|before| before.joining_since.is_none()) =>
+            {
+                self.give_back_lease(ek).await;
+            }
+            _ => {}
+        }
+        written
     }
 
     /// Services of the release before claim by other objects, and do not see what this one does: none may run any more. None starts
@@ -108,7 +119,7 @@ impl ApiTurn<'_> {
     async fn create(&self, record: &NodeRecord) -> Result<Recorded, PutError> {
         let (shared, ek) = (self.store.shared(), record.ek_sha256);
         // Of a call that was cut short.
-        let left = lost(shared, &ek);
+        let left = shared.cache().lost(&ek);
         if let Some(left) = left {
             in_time(&node_called(&ek), give_back(shared, &ek, &left.metadata)).await?;
         }
@@ -190,25 +201,31 @@ impl ApiTurn<'_> {
         let (api, ek, about) = (self.nodes(), record.ek_sha256, node_called(&record.ek_sha256));
         let asked = self.cache().moment();
         let (name, object) = (ek.to_string(), node_object(record, metadata));
+        let mut is_answered = false;
         let written = in_time(&about, async {
             let written = match before {
                 None => api.create(&PostParams::default(), &object).await,
                 Some(_) => api.replace(&name, &PostParams::default(), &object).await,
             };
+            is_answered = true;
             match written {
-                Ok(object) => Ok(Some(node_of(object))),
+                Ok(object) => self.store.shared().take_over(node_of(object), asked).await.map(Some),
                 // 404: it was there when it was decided on, and is gone.
                 Err(error) if is_conflict(&error) || (before.is_some() && is_absent(&error)) => Ok(None),
                 Err(error) => Err(failed(&about, &error)),
             }
         });
-        let Some(object) = written.await? else { return Err(self.overtaken(&ek).await) };
-        match self.store.shared().take_over(object, asked).await {
-            Ok(NodeObject::Record(recorded, metadata, _)) if **recorded == *record => Ok((*recorded, *metadata)),
-            Err(error) if is_unheard(&error) => Err(PutRefusal::Unheard.into()),
+        match written.await {
+            Ok(None) => Err(self.overtaken(&ek).await),
+            Ok(Some(NodeObject::Record(recorded, metadata, _))) if **recorded == *record => Ok((*recorded, *metadata)),
+            // The time of both ended while it was waited for the watch.
+            Err(error) if is_unheard(&error) || (is_answered && code_of(&error) == Some(ApiCode::TooSlow)) => {
+                self.store.shared().unheard.note(ek);
+                Err(PutRefusal::Unheard.into())
+            }
             Err(error) => Err(error.into()),
             // An admission webhook, or a schema of another release: what stands there is not what was decided.
-            Ok(_) => {
+            Ok(Some(_)) => {
                 let detail = "what was written is not what the API server keeps";
                 Err(elsewhere(&about, ApiCode::AnswerUnusable, detail).into())
             }
@@ -218,20 +235,21 @@ impl ApiTurn<'_> {
     /// Another wrote the record first: which it is then is known by now, or why it is not.
     async fn overtaken(&self, ek: &EkDigest) -> PutError {
         match self.read(ek).await {
+            // Whoever finds it there is not told of it, however often.
+            Ok(()) if self.cache().naming().standing_of_all(&ek.to_string()) == Standing::Unclear => {
+                PutRefusal::Unclear.into()
+            }
             Ok(()) => PutRefusal::Overtaken.into(),
+            Err(error) if is_unheard(&error) => PutRefusal::Unheard.into(),
             Err(error) => error.into(),
         }
     }
 
-    /// After the record stands. What fails here is told, and costs only what it names until it is mended.
-    async fn give_up_what_is_gone(&self, record: &NodeRecord, before: Option<&Recorded>) {
-        let Some(before) = before else { return };
-        let ek = record.ek_sha256;
-        if before.joining_since.is_some() && record.joining_since.is_none() {
-            let given = in_time("leases", self.store.lease().give_back(&self.store.leases(), ek)).await;
-            if let Err(error) = given {
-                tracing::warn!(%error, %ek, "The control-plane lease could not be given back, and ends by itself");
-            }
+    /// What fails here is told, and costs only what it names until it is mended.
+    async fn give_back_lease(&self, ek: EkDigest) {
+        let given = in_time("leases", self.store.lease().give_back(&self.store.leases(), ek)).await;
+        if let Err(error) = given {
+            tracing::warn!(%error, %ek, "The control-plane lease could not be given back, and ends by itself");
         }
     }
 }
@@ -314,8 +332,11 @@ impl Turn for ApiTurn<'_> {
         Ok(self.cache().news())
     }
 
-    fn look_at(&mut self, ek: &EkDigest) -> Result<(), StoreError> {
-        self.store.connection().handle().block_on(self.read(ek))
+    fn look_at(&mut self, ek: &EkDigest) -> Result<bool, StoreError> {
+        match self.store.connection().handle().block_on(self.read(ek)) {
+            Err(error) if is_unheard(&error) => Ok(false),
+            read => read.map(|()| true),
+        }
     }
 
     fn put(&mut self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Recorded, PutError> {

@@ -18,12 +18,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// What stands reserved for so long is of a call that was cut short: each of its requests has some seconds.
 const RESERVED: Duration = Duration::from_mins(1);
 
-/// The record of this machine, if it is lost.
-pub(crate) fn lost(shared: &Shared, ek: &EkDigest) -> Option<Known> {
-    let cache = shared.cache();
-    cache.get(ek).filter(|_| cache.naming().is_lost(ek)).cloned()
-}
-
 /// Deletes this very object, if it was not written since.
 pub(crate) async fn give_back(shared: &Shared, ek: &EkDigest, metadata: &ObjectMeta) -> Result<(), StoreError> {
     let (api, asked): (Api<DynamicObject>, _) =
@@ -55,9 +49,13 @@ async fn delete_what_is_lost(shared: &Shared, unclear: &mut BTreeSet<EkDigest>) 
     let withheld = shared.cache().naming().withheld();
     unclear.retain(|ek| withheld.contains(ek));
     for ek in withheld {
-        let Some(left) = lost(shared, &ek) else {
-            if unclear.insert(ek) {
-                tracing::error!(%ek, "Two new records name one thing, and which was first is not known: remove one of the machines");
+        let (left, rivals) = {
+            let cache = shared.cache();
+            (cache.lost(&ek), cache.naming().rivals(&ek))
+        };
+        let Some(left) = left else {
+            if !rivals.is_empty() && unclear.insert(ek) {
+                tracing::error!(%ek, ?rivals, "Two new records name one thing, and which was first is not known: remove one of the machines");
             }
             continue;
         };

@@ -45,7 +45,11 @@
 //! back and answering* is none: nothing was released. *A record whose watch is not heard of in time* (a frozen API server) stays, and
 //! is provisional: its machine's next call finds it, through whichever service, and goes on by rule 3.
 //!
-//! *What is deleted* is the object that was looked at, by uid and revision; one that was written since stays.
+//! *What is deleted* is the object that was looked at, by uid and revision, in the very state that was seen to be lost; one that was
+//! written since stays.
+//!
+//! *A damaged record* keeps its places. What its bytes do not say any more only services remember that knew it before: by that nothing is
+//! first and nothing later, but unclear.
 
 #[cfg(test)]
 mod simulation;
@@ -105,12 +109,12 @@ impl Claims {
                 Self { object, uid, revision: record.revision(), of, mark: *mark, damaged: false }
             }
             // Whatever it was, it is not a record now, and what it names is nobody else's.
-            NodeObject::Damaged(record) => {
+            NodeObject::Damaged(record, uid) => {
                 let names = record.names.iter().cloned().map(Claimed::Name);
                 let of =
                     names.chain(record.disks.iter().copied().map(Claimed::Disk)).map(|claimed| (claimed, Mark::Stands));
                 let (object, of) = (record.file.clone(), of.collect());
-                Self { object, uid: String::new(), revision: 0, of, mark: Mark::Stands, damaged: true }
+                Self { object, uid: uid.clone(), revision: 0, of, mark: Mark::Stands, damaged: true }
             }
         }
     }
@@ -180,12 +184,15 @@ struct Place {
     /// The object's revision then.
     revision: u64,
     mark: Mark,
+    /// The object is damaged, and does not say any more that it claims this: who did not know it before does not know of the claim.
+    remembered: bool,
 }
 
 impl Place {
     fn is_before(&self, other: &Self) -> bool {
-        self.at < other.at
-            || self.at == other.at
+        !self.remembered && self.at < other.at
+            || !self.remembered
+                && self.at == other.at
                 && match (self.mark, other.mark) {
                     (Mark::Released, mark) => !mark.stands(),
                     (Mark::Once, Mark::Once) => self.revision < other.revision,
@@ -205,7 +212,7 @@ pub(crate) struct Naming {
 }
 
 impl Naming {
-    /// An object as the watch tells of it. The others whose claims stand otherwise by that.
+    /// An object as the watch tells of it. Those whose claims may stand otherwise by that.
     pub(crate) fn heard(&mut self, claims: Claims) -> BTreeSet<String> {
         self.at += 1;
         let mut touched = BTreeSet::new();
@@ -245,28 +252,36 @@ impl Naming {
 
     fn place(&mut self, mut claims: Claims, touched: &mut BTreeSet<String>) {
         let object = claims.object.clone();
+        let mut remembered = BTreeSet::new();
         if let Some(known) = self.objects.remove(&object) {
-            if claims.damaged {
+            // Another object of the same name is another claim.
+            let is_same = known.uid == claims.uid;
+            if claims.damaged && is_same {
+                remembered = known.of.keys().filter(|claimed| !claims.of.contains_key(claimed)).cloned().collect();
                 claims.of.extend(known.of.clone());
             }
-            // Another object of the same name is another claim.
-            let is_same = claims.damaged || known.damaged || known.uid == claims.uid;
             let gone = known.of.keys().filter(|claimed| !is_same || !claims.of.contains_key(claimed));
             self.give_up(&object, gone, touched);
         }
-        let revision = claims.revision;
         for (claimed, mark) in &claims.of {
             let places = self.places.entry(claimed.clone()).or_default();
-            match places.iter_mut().find(|place| place.object == object) {
+            let remembered = remembered.contains(claimed);
+            let is_other = if let Some(place) = places.iter_mut().find(|place| place.object == object) {
+                let before = (place.mark, place.remembered);
                 // Which was before is known as it was seen at first, whoever labels a record since.
-                Some(place) if mark.stands() && place.mark != Mark::Released && place.mark != *mark => {
+                if mark.stands() && place.mark != Mark::Released {
                     place.mark = *mark;
-                    touched.insert(object.clone());
                 }
-                Some(_) => {}
-                None => places.push(Place { object: object.clone(), at: self.at, revision, mark: *mark }),
+                place.remembered = remembered;
+                before != (place.mark, place.remembered)
+            } else {
+                let (object, at, revision) = (object.clone(), self.at, claims.revision);
+                places.push(Place { object, at, revision, mark: *mark, remembered });
+                true
+            };
+            if is_other {
+                touched.extend(places.iter().map(|place| place.object.clone()));
             }
-            touched.extend(places.iter().map(|place| place.object.clone()).filter(|other| *other != object));
         }
         self.objects.insert(object, claims);
     }
@@ -364,5 +379,19 @@ impl Naming {
         let later =
             |known: &Claims, claimed: &Claimed| matches!(self.standing_of(&known.object, claimed), Standing::Later(_));
         self.provisional(ek).is_some_and(|known| known.of.keys().any(|claimed| later(known, claimed)))
+    }
+
+    /// The same of this very state.
+    pub(crate) fn is_lost_at(&self, ek: &EkDigest, revision: u64) -> bool {
+        self.objects.get(&ek.to_string()).is_some_and(|known| known.revision == revision) && self.is_lost(ek)
+    }
+
+    /// The objects that claim something that this machine's does, where it is not known which was first.
+    pub(crate) fn rivals(&self, ek: &EkDigest) -> BTreeSet<String> {
+        let object = ek.to_string();
+        let of = self.objects.get(&object).into_iter().flat_map(|known| known.of.keys());
+        let unclear = of.filter(|claimed| self.standing_of(&object, claimed) == Standing::Unclear);
+        let places = unclear.filter_map(|claimed| self.places.get(claimed)).flatten();
+        places.map(|place| place.object.clone()).filter(|other| *other != object).collect()
     }
 }

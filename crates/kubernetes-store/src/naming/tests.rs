@@ -86,7 +86,7 @@ fn a_place_is_kept_by_its_object_until_that_is_gone_or_gives_it_up() {
     assert_eq!((standing(&naming, "a"), standing(&naming, "b")), (later.clone(), Standing::First));
     // It has another name now.
     let mut naming = two();
-    assert_eq!(naming.heard(claims("a-1", 6, Mark::Stands, &["m"])), [object("b")].into());
+    assert_eq!(naming.heard(claims("a-1", 6, Mark::Stands, &["m"])), [object("a"), object("b")].into());
     assert_eq!((standing(&naming, "a"), standing(&naming, "b")), (Standing::First, Standing::First));
     // Another object of the same machine.
     let mut naming = two();
@@ -99,10 +99,22 @@ fn a_place_is_kept_by_its_object_until_that_is_gone_or_gives_it_up() {
     let mut naming = two();
     naming.listed(vec![claims("b-1", 5, Mark::Once, &["n"])]);
     assert_eq!((standing(&naming, "a"), standing(&naming, "b")), (Standing::Unheard, Standing::First));
-    // What cannot be read any more has what it had.
+    // What cannot be read any more keeps what it had from others; who comes new to it does not know what that was, and nobody is
+    // deleted for it.
+    let damaged = |names: &[&str]| Claims { damaged: true, ..claims("a-1", 0, Mark::Stands, names) };
     let mut naming = two();
-    drop(naming.heard(Claims { damaged: true, uid: String::new(), ..claims("a-1", 0, Mark::Stands, &[]) }));
+    assert_eq!(naming.heard(damaged(&[])), [object("a"), object("b")].into());
+    assert_eq!((standing(&naming, "a"), standing(&naming, "b")), (Standing::Unclear, Standing::Unclear));
+    assert!(!naming.is_lost(&ek("b")) && naming.rivals(&ek("b")) == [object("a")].into());
+    drop(naming.heard(claims("a-1", 7, Mark::Stands, &["n"])));
+    assert_eq!(standing(&naming, "b"), Standing::Unclear, "nobody knows who wrote it");
+    // Its bytes say it.
+    let mut naming = two();
+    drop(naming.heard(damaged(&["n"])));
     assert_eq!((standing(&naming, "a"), standing(&naming, "b")), (Standing::First, Standing::Later(name("n"))));
+    // It was removed, and made anew by hand, while nothing was heard.
+    naming.listed(vec![claims("a-2", 9, Mark::Stands, &["n"]), claims("b-1", 5, Mark::Once, &["n"])]);
+    assert!(!naming.is_lost(&ek("b")) && standing(&naming, "b") == Standing::First);
 }
 
 #[test]
@@ -265,4 +277,20 @@ fn that_a_record_stands_is_told_by_whoever_says_so_first() {
     let asked = cache.moment();
     assert_eq!(cache.listed(vec![stands()], asked), Ok(vec![]));
     assert!(!cache.has_news());
+}
+
+/// The one before it was removed, and another service found it to be the first one since and wrote it, which only an answer told here.
+#[test]
+fn a_record_is_given_back_only_as_it_was_seen_to_be_lost() {
+    let mut cache = Cache::default();
+    let asked = cache.moment();
+    assert_eq!(cache.listed(vec![provisional("a-1", 4, "n"), provisional("b-1", 5, "n")], asked), Ok(vec![]));
+    assert!(cache.lost(&ek("b")).is_some_and(|lost| lost.recorded.revision() == 5));
+    let NodeObject::Record(record, mut metadata, _) = provisional("b-1", 7, "n") else { unreachable!("a record") };
+    metadata.annotations = None;
+    let written = node_of(node_object(&record, *metadata));
+    let asked = cache.moment();
+    assert!(cache.naming().knows(&Claims::of(&written)));
+    assert_eq!(cache.answered(written, asked), Ok(true));
+    assert!(cache.naming().is_lost(&ek("b")) && cache.lost(&ek("b")).is_none());
 }

@@ -84,9 +84,9 @@ reason_codes! {
         /// Another control plane is joining.
         LeaseHeld = "control-plane-lease-held":
             "another control plane is joining: wait until it has reported, at most 10 minutes, or remove it with `latchkey node remove` if it is dead";
-        /// A file that cannot be used names this machine, this name or this disk, or two records do.
+        /// A record that cannot be used names this machine, this name or this disk, or two records do.
         RecordsDamaged = "records-damaged":
-            "a file in `nodes/` of the cluster directory that cannot be used names this machine, its name or its disk: restore or remove it; the service's log names it";
+            "a record that cannot be used, or a second one, names this machine, its name or its disk: restore or remove it; the service's log names it";
         /// The key service does not answer.
         KeysUnavailable = "key-service-unavailable":
             "the key service does not answer: start it, or correct its address";

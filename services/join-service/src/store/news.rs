@@ -25,13 +25,13 @@ impl Records {
         self.note_read(read);
     }
 
-    /// Takes over what is new, of this machine above all; `None` if it could not be read.
+    /// Takes over what is new, of this machine above all; `None` if it could not be read, or may not be used yet.
     pub(super) fn catch_up(&self, ek: &EkDigest) -> Option<()> {
         let caught_up = self.store.turn().and_then(|mut turn| {
-            turn.look_at(ek)?;
-            self.take_over_news(&mut *turn)
+            let is_known = turn.look_at(ek)?;
+            self.take_over_news(&mut *turn).map(|()| is_known)
         });
-        self.note_read(caught_up)
+        self.note_read(caught_up).filter(|is_known| *is_known).map(drop)
     }
 
     pub(super) fn take_over_news(&self, turn: &mut dyn Turn) -> Result<(), StoreError> {

@@ -184,7 +184,7 @@ impl Records {
                     Err(PutError::Refused(PutRefusal::Overtaken)) => continue,
                     Err(PutError::Refused(refusal)) => {
                         if matches!(refusal, PutRefusal::Unclear | PutRefusal::Unheard) {
-                            tracing::error!(%ek, %refusal, "The record of a machine cannot be used");
+                            tracing::warn!(%ek, %refusal, "The record of a machine cannot be used");
                         }
                         return Err(came_second(refusal));
                     }
