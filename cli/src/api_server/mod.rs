@@ -14,6 +14,7 @@ mod maps;
 mod note;
 mod objects;
 mod records;
+mod rights;
 mod status;
 
 use std::path::Path;

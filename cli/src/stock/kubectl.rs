@@ -21,7 +21,7 @@ const FIELD_MANAGER: &str = "latchkey";
 const REQUEST: Duration = Duration::from_mins(1);
 pub(super) const ALLOWED: Duration = Duration::from_secs(90);
 /// A version, and what else is one object: etcd takes 1.5 MiB, and JSON may be longer than what lies there.
-const ONE_OBJECT: usize = 8 << 20;
+pub(super) const ONE_OBJECT: usize = 8 << 20;
 /// A kubeconfig of very many clusters.
 const KUBECONFIG: usize = 4 << 20;
 /// Several objects at once.
@@ -134,24 +134,6 @@ impl Kubectl {
         Ok(items)
     }
 
-    /// The answer to a plain GET of a path of the API.
-    pub(crate) async fn raw<T: DeserializeOwned>(&self, path: &str) -> Result<T, StockError> {
-        self.raw_within(path, ONE_OBJECT).await
-    }
-
-    /// The same, for an answer of at most `limit` bytes.
-    pub(crate) async fn raw_within<T: DeserializeOwned>(&self, path: &str, limit: usize) -> Result<T, StockError> {
-        self.typed(self.call(["get", "--raw", path].map(OsString::from), &[], limit)).await
-    }
-
-    /// The answer as text, for what is no JSON (metrics).
-    pub(crate) async fn raw_text(&self, path: &str) -> Result<String, StockError> {
-        let call = self.call(["get", "--raw", path].map(OsString::from), &[], MANY_OBJECTS);
-        let shown = call.shown();
-        let printed = self.run(call).await?;
-        String::from_utf8(printed).map_err(|error| StockError::Malformed { call: shown, reason: error.to_string() })
-    }
-
     /// Applies documents (JSON or YAML) on the server's side, as the field manager `latchkey`. Fields that are another
     /// manager's are a conflict, unless they are taken by force.
     pub(crate) async fn apply(&self, documents: &[u8], force: bool) -> Result<(), StockError> {
@@ -231,12 +213,6 @@ impl Kubectl {
         arguments.insert(arguments.len() - 1, pod.into());
         arguments.extend(command.iter().map(Into::into));
         self.typed(self.call(arguments, &[], ONE_OBJECT)).await
-    }
-
-    /// A plain PUT to a path of the API. The API server refuses a document whose uid or revision is not that of its object.
-    pub(crate) async fn put_raw(&self, path: &str, document: &[u8]) -> Result<(), StockError> {
-        let arguments = ["replace", "--raw", path, "--filename=-"].map(OsString::from);
-        self.run(self.call(arguments, document, ONE_OBJECT)).await.map(drop)
     }
 
     /// How the kubeconfig says that the API server is reached: nothing of its user is printed.
@@ -322,7 +298,7 @@ impl Kubectl {
         Err(StockError::Failed { call: shown, code: code_of(&said), said })
     }
 
-    async fn typed<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, StockError> {
+    pub(super) async fn typed<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, StockError> {
         let shown = call.shown();
         parse(&shown, &self.run(call).await?)
     }

@@ -21,6 +21,7 @@ mod kubectl;
 mod nodes;
 mod object;
 mod program;
+mod raw;
 mod restart;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! `latchkey upgrade store`: what a cluster's directory or API server lacks of what this release needs, shown, and then made by the
 //! operator's word, who has seen who is shut out.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ const DENIED: &str = "latchkey_join_service_denied ";
 /// What else follows where that document is begun with nothing in it.
 const REVISIONS_BEGIN_ANEW: &str = "With latchkey-revisions the manifests' revisions begin anew: an older one is taken until the newest\n\
      of each is installed again. See `latchkey policy check`.\n";
+/// What comes before where an `allow` was cut that left its machine denied.
+const STILL_DENIED: &str =
+    "Of those being allowed, one that is denied still stays so: `latchkey node allow` ends that first.\n";
 /// What says which cluster this is.
 const CLUSTER: &str = "cluster.json";
 
@@ -42,6 +46,11 @@ pub(crate) fn store(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     let service = arguments.value::<SocketAddr>("join-service")?.map(denied_at).transpose()?;
     let mut found = place.look(service)?;
     let Some(denials) = arguments.value::<u64>("denials")? else { return output.report(&found) };
+    if !found.rights.is_empty() {
+        let what = format!("the rights in {} are not those of this release", found.place);
+        let failure = CommandError::new(Exit::Failed, PlaceCode::ChartNotUpgraded, what);
+        return Err(found.rights.iter().fold(failure, CommandError::because));
+    }
     if denials != found.denials() || !place.count_anew(denials)? {
         let what = format!("--denials {denials}: there are {} in {}", found.denials(), found.place);
         return Err(CommandError::new(Exit::Usage, CommandCode::DenialsNotConfirmed, what));
@@ -67,7 +76,7 @@ impl Place {
     }
 
     fn look(&self, service_denies: Option<u64>) -> Result<StoreReport, CommandError> {
-        let (place, missing, nodes, denials, cluster) = match self {
+        let (place, missing, nodes, denials, cluster, rights) = match self {
             Self::Directory(directory) => {
                 let missing = directory.missing_places()?;
                 let is_gone = missing.contains(&directory.store().nodes_path());
@@ -80,25 +89,30 @@ impl Place {
                     let failure = CommandError::new(Exit::Missing, PlaceCode::Missing, what);
                     return Err(failure.fix("put it back from a copy: it says which cluster this is"));
                 }
-                (directory.shown(), missing, nodes, directory.known_denials()?, cluster)
+                (directory.shown(), missing, nodes, directory.known_denials()?, cluster, Vec::new())
             }
             Self::ApiServer(api) => block_on(async {
                 let cluster = api.founded().await?;
                 let missing = api.missing_documents().await?;
                 let denials = api.known_denials(&missing).await?;
-                Ok::<_, CommandError>((api.place(), missing, api.records().await?.0, denials, Some(cluster)))
+                let (nodes, rights) = (api.records().await?.0, api.rights_amiss().await?);
+                Ok::<_, CommandError>((api.place(), missing, nodes, denials, Some(cluster), rights))
             })?,
         };
         // Before there is a cluster nothing is counted.
         let is_counted = cluster.is_none_or(|cluster| cluster.denials.is_some());
         let denied: Vec<EkDigest> = denials.iter().copied().collect();
+        let leaving = denials.counted().map(|counted| counted.leaving.clone()).unwrap_or_default();
+        let is_settled = denials.lost() == 0 && leaving.is_empty();
         let is_fewer = service_denies.is_some_and(|number| number > denied.len() as u64);
         Ok(StoreReport {
-            lacking: !missing.is_empty() || !is_counted || denials.lost() > 0 || is_fewer,
+            lacking: !missing.is_empty() || !rights.is_empty() || !is_counted || !is_settled || is_fewer,
             place,
             missing,
             nodes: nodes.iter().map(|node| node.name.to_string()).collect(),
             denied,
+            leaving,
+            rights,
             counted: denials.counted().map(|counted| counted.count),
             service_denies,
             done: false,
@@ -136,6 +150,12 @@ struct StoreReport {
     /// The nodes on record, by name.
     nodes: Vec<String>,
     denied: Vec<EkDigest>,
+    /// Those that a command began to allow and did not come to its end; such a machine is denied still if it is among those above.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    leaving: BTreeSet<EkDigest>,
+    /// What the join service's rights lack in an API server, or have too much.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rights: Vec<String>,
     /// How many machines were shut out, by the cluster's document; nothing where it does not count them.
     counted: Option<u64>,
     /// How many are at the running join service, if it was asked.
@@ -172,6 +192,12 @@ impl Report for StoreReport {
             ("denied", list(self.denied.iter().map(ToString::to_string).collect())),
             ("counted", number(self.counted, "not yet, as in releases before")),
         ];
+        if !self.leaving.is_empty() {
+            lines.push(("being allowed", list(self.leaving.iter().map(ToString::to_string).collect())));
+        }
+        if !self.rights.is_empty() {
+            lines.push(("rights", list(self.rights.iter().map(|right| printable(right)).collect())));
+        }
         if !self.begun_anew.is_empty() {
             lines.push(("begun anew", list(self.begun_anew.iter().map(|name| printable(name)).collect())));
         }
@@ -183,13 +209,18 @@ impl Report for StoreReport {
         let then = match (self.done, self.lacking) {
             (true, _) => "All is there now, and denials are counted from here on.".to_owned(),
             (false, false) => "Nothing is missing.".to_owned(),
+            (false, true) if !self.rights.is_empty() => {
+                let chart = PlaceCode::ChartNotUpgraded;
+                format!("{}: {}.", style.paint(Tone::Bad, chart.as_str()), chart.remedy())
+            }
             (false, true) if fewer => format!(
                 "{}: more machines were shut out than these. The join service's log has their digests (\"Machines are shut out\"):\n\
                  deny them again first, with `latchkey node deny`. If these are all that are meant, say --denials {denials}.",
                 style.paint(Tone::Bad, "denials are lost")
             ),
             (false, true) => {
-                format!("If these are all that are shut out, run the same command with --denials {denials}.")
+                let allow = if self.leaving.iter().any(|ek| self.denied.contains(ek)) { STILL_DENIED } else { "" };
+                format!("{allow}If these are all that are shut out, run the same command with --denials {denials}.")
             }
         };
         let mut all = self.missing.iter().chain(&self.begun_anew);

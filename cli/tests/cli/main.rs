@@ -39,6 +39,7 @@ mod support;
 mod tdx_guests;
 mod tdx_registers;
 mod terminal;
+mod upgrade_rights;
 mod upgrade_store;
 mod verify;
 mod which_machine;

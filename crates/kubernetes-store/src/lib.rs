@@ -53,6 +53,7 @@ mod naming;
 mod objects;
 mod records;
 mod requests;
+mod rights;
 mod status;
 mod store;
 mod sweep;

@@ -107,9 +107,9 @@ impl ApiTurn<'_> {
         written
     }
 
-    /// Services of the release before claim by other objects, and do not see what this one does: none may run any more. None starts
-    /// where the cluster's document is of a version that they refuse; one that runs goes on, until the rights to claim are gone with
-    /// the chart of this release.
+    /// Services of the release before claim by other objects, and do not see what this one does: none may run any more. The version of
+    /// the cluster's document says only that none *starts*, since they refuse it. One that runs keeps the document of before and goes on
+    /// claiming, for as long as it has the right: `latchkey upgrade store` writes that version where the rights are this release's.
     fn check_version(&self) -> Result<(), PutError> {
         let is_upgraded = self.store.cluster()?.is_none_or(|cluster| cluster.denials.is_some());
         if is_upgraded { Ok(()) } else { Err(PutRefusal::NotUpgraded.into()) }

@@ -8,7 +8,7 @@ use crate::keys::KeyError;
 use crate::server::{self, Prepared};
 use latchkey_attesting_service::{NO_COLLATERAL, identity};
 use latchkey_channel::PinnedKeyAttester;
-use latchkey_cluster_store::{ClusterFile, RoleRule};
+use latchkey_cluster_store::{ClusterFile, PlaceCode, RoleRule};
 use latchkey_service_runtime::config::{ConfigFile as _, admin_in_words};
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
@@ -115,6 +115,17 @@ fn describe(config: &Config, prepared: &Prepared) -> Result<String, ProgramError
             line(format_args!("keep the cluster in the API server that {} names", api.kubeconfig.display()));
         }
         Err(_) => {}
+    }
+    match prepared.back_end.api_server().map(|api| api.may_delete_records()) {
+        None | Some(Ok(true)) => {}
+        Some(Ok(false)) => {
+            let chart = PlaceCode::ChartNotUpgraded;
+            line(format_args!(
+                "keep each record that came second, and its machine out: it may not delete attestednodes ({chart}); {}",
+                chart.remedy()
+            ));
+        }
+        Some(Err(error)) => line(format_args!("perhaps not delete a record that came second: {error}")),
     }
     match (&config.key_service, &config.master_secret_file) {
         (Some(service), _) => {

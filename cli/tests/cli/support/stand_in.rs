@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::command::{Ran, latchkey};
 
 /// A `ConfigMap` is `NAME.json`, a record `node-EK.json`; `list-RESOURCE.json` is what a list shows; where `fails-NAME` is, nobody writes
-/// NAME. What was asked is in `calls`, a line each.
+/// NAME. Who may do what is in `rights`, a line each: USER VERB RESOURCE. What was asked is in `calls`, a line each.
 const SCRIPT: &str = r#"#!/bin/sh
 cd "${0%/*}" || exit 1
 echo "$*" >>calls
@@ -24,6 +24,13 @@ case "$*" in
 "get --raw /version "*) echo '{"gitVersion": "v1.34.0"}' ;;
 *"--all-namespaces"*) cat "list-$last.json" 2>/dev/null || echo '{"items": []}' ;;
 "get "*" -- configmap "*) cat "$last.json" 2>/dev/null; exit 0 ;;
+"get "*" -- clusterrolebinding "* | "get "*" -- customresourcedefinition "*) cat "$last.json" 2>/dev/null; exit 0 ;;
+"create --raw /apis/authorization.k8s.io/v1/subjectaccessreviews "*)
+    cat >review
+    of() { sed 's/.*"'$1'":"\([^"]*\)".*/\1/' review; }
+    allowed=false
+    if grep -qxF "$(of user) $(of verb) $(of resource)" rights; then allowed=true; fi
+    echo '{"status": {"allowed": '$allowed'}}' ;;
 "get "*" -- attestednodes"*) cat "node-$last.json" 2>/dev/null; exit 0 ;;
 "create "* | "replace "*)
     cat >body
@@ -67,6 +74,9 @@ case "$*" in
 esac
 "#;
 
+/// The join service, as the chart's values call it.
+pub const SERVICE: &str = "latchkey:join-service";
+
 /// A cluster that is kept there.
 pub struct StandIn(TempDir);
 
@@ -76,8 +86,10 @@ impl StandIn {
         let stand_in = Self(TempDir::new().unwrap());
         stand_in.program("kubectl", SCRIPT);
         fs::write(stand_in.path("admin.conf"), "{}").unwrap();
-        stand_in.map("latchkey-cluster", &json!({ "cluster.json": Self::cluster(&json!({"count": 0})) }));
+        stand_in.counted(&json!({"count": 0}));
         stand_in.rules(&json!([]));
+        let service = json!([{ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": SERVICE }]);
+        stand_in.rights(&service, &[(SERVICE, "delete attestednodes")]);
         for name in ["latchkey-denied", "latchkey-revisions", "latchkey-pending"] {
             stand_in.map(name, &json!({}));
         }
@@ -107,10 +119,10 @@ impl StandIn {
         file.write_all(script.as_bytes()).unwrap();
     }
 
-    /// The cluster's document, with denials counted so.
     fn cluster(denials: &Value) -> String {
+        let version = if denials.get("leaving").is_some() { 3 } else { 2 };
         json!({
-            "version": 2, "name": "plant", "cluster_id": "cd".repeat(32), "measurement_salt": "01".repeat(32),
+            "version": version, "name": "plant", "cluster_id": "cd".repeat(32), "measurement_salt": "01".repeat(32),
             "key_version": 1, "created_at": 1_800_000_000, "denials": denials,
         })
         .to_string()
@@ -126,6 +138,18 @@ impl StandIn {
         let default = json!({ "role": "hold", "name": "as-requested", "on_new_disk": "admit" });
         let rules = json!({ "version": 1, "pinned": pinned, "default": default });
         self.map("latchkey-enrolment", &json!({ "enrolment.json": rules.to_string() }));
+    }
+
+    /// The cluster's document, with denials counted so.
+    pub fn counted(&self, denials: &Value) {
+        self.map("latchkey-cluster", &json!({ "cluster.json": Self::cluster(denials) }));
+    }
+
+    /// Whom the chart binds its rights to, and who may do what.
+    pub fn rights(&self, subjects: &Value, rights: &[(&str, &str)]) {
+        fs::write(self.path("latchkey-records.json"), json!({ "subjects": subjects }).to_string()).unwrap();
+        let lines: Vec<String> = rights.iter().map(|(who, what)| format!("{who} {what}\n")).collect();
+        fs::write(self.path("rights"), lines.concat()).unwrap();
     }
 
     /// The object of a record.
@@ -151,7 +175,12 @@ impl StandIn {
         let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
         let changes =
             |call: &&str| ["create ", "replace ", "delete ", "drain "].iter().any(|word| call.starts_with(word));
-        calls.lines().filter(changes).map(str::to_owned).collect()
+        calls
+            .lines()
+            .filter(changes)
+            .filter(|call| !call.starts_with("create --raw /apis/authorization."))
+            .map(str::to_owned)
+            .collect()
     }
 
     pub fn run(&self, arguments: &[&str]) -> Ran {

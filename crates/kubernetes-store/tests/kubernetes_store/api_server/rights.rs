@@ -136,6 +136,21 @@ fn what_rbac_cannot_say_of_records_and_events_the_policies_say() {
         .forbidden();
 }
 
+/// `latchkey-join-service --check` asks this.
+#[test]
+#[ignore = "needs etcd, kube-apiserver and helm: ./dev e2e api-server"]
+fn a_service_knows_whether_the_chart_has_it_delete_records() {
+    let cluster = Cluster::start();
+    let store = cluster.store();
+    assert!(store.may_delete_records().unwrap());
+    // As the chart of the release before has it.
+    let verbs = json!(["get", "list", "watch", "create", "update"]);
+    let rules = json!([{ "apiGroups": ["latchkey.dev"], "resources": ["attestednodes"], "verbs": verbs }]);
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/latchkey-records";
+    cluster.admin.patch(role, &json!({ "rules": rules })).granted();
+    until("the rights of before to be in force", || (!store.may_delete_records().unwrap()).then_some(()));
+}
+
 fn record_object(number: u64) -> Value {
     json!({
         "apiVersion": "latchkey.dev/v1alpha1", "kind": "AttestedNode",

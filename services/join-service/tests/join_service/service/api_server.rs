@@ -108,6 +108,33 @@ fn two_services_on_one_api_server_decide_as_one() {
     assert_eq!(nodes["items"].as_array().unwrap().len(), 2);
 }
 
+/// As with the chart of the release before.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_service_that_may_delete_no_record_is_told_so_when_it_is_checked_and_by_what_to_mend_it() {
+    let mut rig = Rig::new(&[&Machine::new()]);
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    let code = "api-chart-not-upgraded";
+    let said = rig.check();
+    assert!(said.status.success() && !String::from_utf8_lossy(&said.stdout).contains(code), "{said:?}");
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let (group, name) = ("rbac.authorization.k8s.io", json!({ "name": "reader" }));
+    let rules = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"] }]);
+    admin.post(&format!("{rbac}/clusterroles"), &json!({ "metadata": name, "rules": rules })).granted();
+    let bound = json!({
+        "metadata": name, "subjects": [{ "kind": "User", "apiGroup": group, "name": "reader" }],
+        "roleRef": { "kind": "ClusterRole", "apiGroup": group, "name": "reader" },
+    });
+    admin.post(&format!("{rbac}/clusterrolebindings"), &bound).granted();
+    let kubeconfig = server.kubeconfig("reader", &server.user("reader", None));
+    rig.config["store"] = json!({ "kubernetes": { "kubeconfig": kubeconfig } });
+    // Rights are in force some moments after they are there. It starts all the same: machines on record need the keys of their disks.
+    let said = until("the rights to be in force", || Some(rig.check()).filter(|said| said.status.success()));
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains(code) && said.contains("latchkey upgrade execute --helm"), "{said}");
+}
+
 #[test]
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn a_member_that_starts_again_hears_of_its_cluster_s_components_and_a_worker_of_the_next_ones_last() {

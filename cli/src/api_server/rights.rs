@@ -1,0 +1,111 @@
+//! Whether the join service may do in the API server what this release needs, and not what releases before it did: what it may do
+//! counts, and not which chart says so.
+
+use std::fmt;
+
+use latchkey_cluster_store::objects::{GROUP, NODE};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::ApiServer;
+use super::machines::resource;
+use crate::error::CommandError;
+use crate::stock::Scope;
+
+/// What binds the chart's rights in records to the join service: the chart's values say who that is.
+const BINDING: &str = "latchkey-records";
+/// What services of releases before give names and disks by.
+const CLAIM: (&str, &str) = ("NodeClaim", "nodeclaims");
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+#[derive(Deserialize)]
+struct Binding {
+    #[serde(default)]
+    subjects: Vec<Subject>,
+}
+
+/// Who has rights.
+#[derive(Deserialize)]
+#[serde(tag = "kind")]
+enum Subject {
+    User { name: String },
+    Group { name: String },
+    ServiceAccount { name: String, namespace: String },
+}
+
+#[derive(Deserialize)]
+struct Review {
+    status: Answer,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    allowed: bool,
+}
+
+impl Subject {
+    /// As the API server knows whoever comes: what everybody may do, or every service account, this one may, too.
+    fn known_as(&self) -> Value {
+        const ACCOUNT: &str = "system:serviceaccount:";
+        let name = self.to_string();
+        let mut groups = vec!["system:authenticated".to_owned()];
+        if let Some((namespace, _)) = name.strip_prefix(ACCOUNT).and_then(|account| account.split_once(':')) {
+            groups.extend(["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]);
+        }
+        match self {
+            Self::Group { name } => {
+                groups.push(name.clone());
+                json!({ "groups": groups })
+            }
+            Self::User { .. } | Self::ServiceAccount { .. } => json!({ "user": name, "groups": groups }),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User { name } | Self::Group { name } => f.write_str(name),
+            Self::ServiceAccount { name, namespace } => write!(f, "system:serviceaccount:{namespace}:{name}"),
+        }
+    }
+}
+
+impl ApiServer {
+    /// What the join service's rights lack for this release, and what of releases before they still give; in words, none where all is
+    /// well.
+    pub(crate) async fn rights_amiss(&self) -> Result<Vec<String>, CommandError> {
+        let bound: Option<Binding> = self.kubectl().get("clusterrolebinding", Scope::Cluster, BINDING).await?;
+        let subjects = bound.map(|bound| bound.subjects).unwrap_or_default();
+        if subjects.is_empty() {
+            return Ok(vec![format!("no ClusterRoleBinding {BINDING} names a join service")]);
+        }
+        let mut amiss = Vec::new();
+        for subject in subjects {
+            if !self.may(&subject, "delete", NODE).await? {
+                amiss.push(format!("{subject} may not delete {}", NODE.1));
+            }
+            if self.may(&subject, "create", CLAIM).await? && self.has_claims().await? {
+                amiss.push(format!("{subject} may create {}, as in releases before", CLAIM.1));
+            }
+        }
+        Ok(amiss)
+    }
+
+    async fn may(&self, subject: &Subject, verb: &str, (_, plural): (&str, &str)) -> Result<bool, CommandError> {
+        let mut spec = subject.known_as();
+        spec["resourceAttributes"] = json!({ "group": GROUP, "resource": plural, "verb": verb });
+        let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec });
+        let Review { status } = self.kubectl().post_raw(REVIEWS, review.to_string().as_bytes()).await?;
+        Ok(status.allowed)
+    }
+
+    /// A right in what is not there gives nothing.
+    async fn has_claims(&self) -> Result<bool, CommandError> {
+        let name = resource(CLAIM);
+        let definition: Option<IgnoredAny> =
+            self.kubectl().get("customresourcedefinition", Scope::Cluster, &name).await?;
+        Ok(definition.is_some())
+    }
+}
