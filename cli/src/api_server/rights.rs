@@ -4,9 +4,8 @@
 use std::fmt;
 
 use latchkey_cluster_store::objects::{GROUP, NODE};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::ApiServer;
 use super::machines::resource;
@@ -34,8 +33,33 @@ enum Subject {
     ServiceAccount { name: String, namespace: String },
 }
 
-#[derive(Deserialize)]
+/// A `SubjectAccessReview`, as it is asked for.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Review {
+    api_version: &'static str,
+    kind: &'static str,
+    spec: Question,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Question {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    groups: Vec<String>,
+    resource_attributes: Attempt,
+}
+
+#[derive(Serialize)]
+struct Attempt {
+    group: &'static str,
+    resource: &'static str,
+    verb: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Reviewed {
     status: Answer,
 }
 
@@ -45,21 +69,19 @@ struct Answer {
 }
 
 impl Subject {
-    /// As the API server knows whoever comes: what everybody may do, or every service account, this one may, too.
-    fn known_as(&self) -> Value {
+    /// Its user, and its groups: what everybody may do, or every service account, this one may, too.
+    fn known_as(&self) -> (Option<String>, Vec<String>) {
         const ACCOUNT: &str = "system:serviceaccount:";
         let name = self.to_string();
         let mut groups = vec!["system:authenticated".to_owned()];
         if let Some((namespace, _)) = name.strip_prefix(ACCOUNT).and_then(|account| account.split_once(':')) {
             groups.extend(["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]);
         }
-        match self {
-            Self::Group { name } => {
-                groups.push(name.clone());
-                json!({ "groups": groups })
-            }
-            Self::User { .. } | Self::ServiceAccount { .. } => json!({ "user": name, "groups": groups }),
+        if let Self::Group { .. } = self {
+            groups.push(name);
+            return (None, groups);
         }
+        (Some(name), groups)
     }
 }
 
@@ -93,11 +115,17 @@ impl ApiServer {
         Ok(amiss)
     }
 
-    async fn may(&self, subject: &Subject, verb: &str, (_, plural): (&str, &str)) -> Result<bool, CommandError> {
-        let mut spec = subject.known_as();
-        spec["resourceAttributes"] = json!({ "group": GROUP, "resource": plural, "verb": verb });
-        let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec });
-        let Review { status } = self.kubectl().post_raw(REVIEWS, review.to_string().as_bytes()).await?;
+    async fn may(
+        &self,
+        subject: &Subject,
+        verb: &'static str,
+        (_, resource): (&str, &'static str),
+    ) -> Result<bool, CommandError> {
+        let (user, groups) = subject.known_as();
+        let spec = Question { user, groups, resource_attributes: Attempt { group: GROUP, resource, verb } };
+        let review = Review { api_version: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
+        let asked = serde_json::to_vec(&review).unwrap_or_default();
+        let Reviewed { status } = self.kubectl().post_raw(REVIEWS, &asked).await?;
         Ok(status.allowed)
     }
 
