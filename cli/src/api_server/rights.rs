@@ -12,9 +12,9 @@ use super::machines::resource;
 use crate::error::CommandError;
 use crate::stock::Scope;
 
-/// What binds the chart's rights in records to the join service: the chart's values say who that is.
+/// The chart's ClusterRoleBinding of rights in records: whom it names, the chart's values say.
 const BINDING: &str = "latchkey-records";
-/// What services of releases before give names and disks by.
+/// Services of releases before give names and disks by objects of this kind.
 const CLAIM: (&str, &str) = ("NodeClaim", "nodeclaims");
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
@@ -95,8 +95,8 @@ impl fmt::Display for Subject {
 }
 
 impl ApiServer {
-    /// What the join service's rights lack for this release, and what of releases before they still give; in words, none where all is
-    /// well.
+    /// One sentence for each right that is missing for this release, and for each of releases before that is still given; none where all
+    /// is well.
     pub(crate) async fn rights_amiss(&self) -> Result<Vec<String>, CommandError> {
         let bound: Option<Binding> = self.kubectl().get("clusterrolebinding", Scope::Cluster, BINDING).await?;
         let subjects = bound.map(|bound| bound.subjects).unwrap_or_default();

@@ -29,7 +29,7 @@ const DENIED: &str = "latchkey_join_service_denied ";
 /// What else follows where that document is begun with nothing in it.
 const REVISIONS_BEGIN_ANEW: &str = "With latchkey-revisions the manifests' revisions begin anew: an older one is taken until the newest\n\
      of each is installed again. See `latchkey policy check`.\n";
-/// What comes before where an `allow` was cut that left its machine denied.
+/// Said first where an `allow` was cut that left its machine denied: the confirmation would count it as denied for good.
 const STILL_DENIED: &str =
     "Of those being allowed, one that is denied still stays so: `latchkey node allow` ends that first.\n";
 /// What says which cluster this is.
@@ -153,7 +153,7 @@ struct StoreReport {
     /// Those that a command began to allow and did not come to its end; such a machine is denied still if it is among those above.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     leaving: BTreeSet<EkDigest>,
-    /// What the join service's rights lack in an API server, or have too much.
+    /// The join service's rights in an API server that are missing, or are too many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rights: Vec<String>,
     /// How many machines were shut out, by the cluster's document; nothing where it does not count them.

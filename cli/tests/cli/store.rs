@@ -99,7 +99,6 @@ fn services_inside_get_credentials_that_the_api_server_knows_and_that_no_documen
     private(&plant.operator.path("identity.key"), &key);
     plant.init(&["--services", "inside", "--join-service-key", "identity.key"]).succeeded();
     an_administrator_gets_another_kubeconfig(&plant);
-
     let sent = plant.node.state().settings.as_ref().unwrap().service_files.clone();
     let sent = ServiceFiles::if_any(&sent).unwrap().expect("the services' files");
     let of = |name: &str| sent.iter().find(|(one, _)| *one == name).unwrap().1.to_vec();
@@ -368,13 +367,7 @@ fn an_init_that_is_cut_at_any_step_goes_on_and_founds_one_cluster() {
         let cut = plant.fake_program(&format!("cut-{number}"), &script);
         (plant.kubectl, plant.helm) = if of == "helm" { (kubectl.clone(), cut) } else { (cut, helm.clone()) };
         let ran = plant.init(&[]);
-        assert_eq!(
-            (ran.code, error_code(&ran)),
-            (1, "program-failed".to_owned()),
-            "{of} {word}: {}{}",
-            ran.out,
-            ran.err
-        );
+        assert_eq!((ran.code, error_code(&ran)), (1, "program-failed".to_owned()), "{of} {word}: {ran:?}");
         assert!(!plant.operator.path("plant/store.json").exists());
     }
     (plant.kubectl, plant.helm) = (kubectl, helm);

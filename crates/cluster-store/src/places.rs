@@ -22,7 +22,7 @@ reason_codes! {
         /// A denial is in force, and stands in the cluster's document alone.
         NotListed = "denial-not-listed":
             "the denial is in force: mend what is named, and deny the machine again, so that it is listed with its reason";
-        /// What the join service may do in its API server is not what this release's chart gives it.
+        /// The join service's rights in its API server are not those of this release's chart.
         ChartNotUpgraded = "api-chart-not-upgraded":
             "bring the chart `latchkey` to this release's, with `latchkey upgrade execute --helm`, or with `latchkey charts install` where it is not installed";
     }

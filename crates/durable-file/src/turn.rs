@@ -85,7 +85,7 @@ impl Directory {
                 return Ok(Turn { directory: self, name, beside, file, lock: Some(locked), placed: false });
             }
         }
-        Err(io::ErrorKind::TimedOut.into())
+        Err(too_late())
     }
 
     /// Waits for whoever has the unfinished file. If that one has died, the file is removed.
@@ -225,14 +225,18 @@ fn lock(file: &File, until: Option<Instant>) -> io::Result<()> {
             (Err(Errno::INTR), _) => {}
             (Err(Errno::WOULDBLOCK), Some(until)) => {
                 if Instant::now() >= until {
-                    let why = "another program has it and does not come to its end: see whether one is stopped";
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                    return Err(too_late());
                 }
                 std::thread::sleep(TRY_AGAIN);
             }
             (locked, _) => return Ok(locked?),
         }
     }
+}
+
+fn too_late() -> io::Error {
+    let why = "another program has it and does not come to its end: see whether one is stopped";
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
 fn found<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {

@@ -58,7 +58,7 @@ pub(crate) fn is_unanswered(error: &StoreError) -> bool {
     code_of(error).is_some_and(ApiCode::is_unanswered)
 }
 
-/// Whether a record was answered with, and not told of in time.
+/// A failure of the watch, not of whoever keeps records: these can be written.
 pub(crate) fn is_unheard(error: &StoreError) -> bool {
     matches!(error, StoreError::Elsewhere { reason, .. } if reason.code == ApiStoreCode::RecordUnheard.as_str())
 }

@@ -99,8 +99,7 @@ fn a_place_is_kept_by_its_object_until_that_is_gone_or_gives_it_up() {
     let mut naming = two();
     naming.listed(vec![claims("b-1", 5, Mark::Once, &["n"])]);
     assert_eq!((standing(&naming, "a"), standing(&naming, "b")), (Standing::Unheard, Standing::First));
-    // What cannot be read any more keeps what it had from others; who comes new to it does not know what that was, and nobody is
-    // deleted for it.
+    // A damaged record keeps its name from others. Whoever starts now does not know of that claim, so nobody is deleted for it.
     let damaged = |names: &[&str]| Claims { damaged: true, ..claims("a-1", 0, Mark::Stands, names) };
     let mut naming = two();
     assert_eq!(naming.heard(damaged(&[])), [object("a"), object("b")].into());
