@@ -12,7 +12,7 @@ use super::machines::resource;
 use crate::error::CommandError;
 use crate::stock::Scope;
 
-/// The chart's ClusterRoleBinding of rights in records: whom it names, the chart's values say.
+/// The chart's `ClusterRoleBinding` of rights in records: whom it names, the chart's values say.
 const BINDING: &str = "latchkey-records";
 /// Services of releases before give names and disks by objects of this kind.
 const CLAIM: (&str, &str) = ("NodeClaim", "nodeclaims");
