@@ -158,8 +158,8 @@ missed: then join services release no key. Where a copy is, put that back instea
 
 Join services of releases before cannot read a cluster that counts, and give names and
 disks otherwise: stop all of them first. In an API server those of this release let
-nobody new in before. There the chart comes first: what the join service may do is asked,
-and nothing is made while that is not what this release's chart gives it.
+nobody new in before. There the chart comes first: what the join service may do is
+asked, and nothing is made while that is not what this release's chart gives it.
 ",
     examples: &["latchkey upgrade store --cluster ./plant", "latchkey upgrade store --cluster ./plant --denials 2"],
     run: upgrade::store,
