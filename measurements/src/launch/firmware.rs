@@ -1,8 +1,5 @@
 //! A firmware file: what QEMU puts below 4 GiB, and the table at its end that says what else belongs to the launch.
 
-use std::panic::resume_unwind;
-use std::thread;
-
 use latchkey_boot_formats::{Guid, u32_at};
 
 use super::chain::{self, Chain, PAGE};
@@ -88,31 +85,15 @@ fn base(file: &[u8]) -> Option<u64> {
 /// All pages of the file.
 fn measure(file: &[u8], base: u64) -> Chain {
     let (pages, _) = file.as_chunks::<PAGE>();
-    // Each page's own digest needs no other page: two threads share them.
-    let (first, second) = pages.split_at(pages.len() / 2);
-    let (first, second) = thread::scope(|scope| {
-        let first = scope.spawn(|| contents(first));
-        let second = contents(second);
-        (first.join().unwrap_or_else(|panic| resume_unwind(panic)), second)
-    });
-    let mut chain = Chain::new();
-    for (digest, address) in first.iter().chain(&second).zip((base..).step_by(PAGE)) {
-        chain.normal_of(address, digest);
+    let (mut chain, mut earlier) = (Chain::new(), None);
+    for (page, address) in pages.iter().zip((base..).step_by(PAGE)) {
+        // Much of a firmware is the same page of filler over and over.
+        let same = earlier.filter(|(earlier, _)| *earlier == page).map(|(_, digest)| digest);
+        let digest = same.unwrap_or_else(|| chain::contents(page));
+        chain.normal_of(address, &digest);
+        earlier = Some((page, digest));
     }
     chain
-}
-
-/// The digest of each page's content.
-fn contents(pages: &[[u8; PAGE]]) -> Vec<chain::Digest> {
-    let mut digests: Vec<chain::Digest> = Vec::with_capacity(pages.len());
-    let mut earlier: Option<&[u8; PAGE]> = None;
-    for page in pages {
-        // Much of a firmware is the same page of filler over and over.
-        let same = digests.last().filter(|_| earlier == Some(page)).copied();
-        digests.push(same.unwrap_or_else(|| chain::contents(page)));
-        earlier = Some(page);
-    }
-    digests
 }
 
 /// The entries of OVMF's table of GUIDs (edk2, `OvmfPkg/ResetVector/Ia16/ResetVectorVtf0.asm`): it ends 32 bytes before

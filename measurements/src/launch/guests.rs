@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::thread;
 
 use latchkey_attestation::Digest;
 use latchkey_attestation::reference::{LaunchDigest, SnpLaunch};
@@ -116,12 +115,8 @@ impl Guests {
                 return Err(LaunchError::SizeTwice(count));
             }
         }
-        let mut firmware_sha256 = Digest::ZERO;
-        // Neither hash needs the other.
-        let firmware = thread::scope(|scope| {
-            scope.spawn(|| firmware_sha256.0 = latchkey_boot_formats::sha256(&[file]));
-            Firmware::parse(file)
-        })?;
+        let firmware = Firmware::parse(file)?;
+        let firmware_sha256 = Digest(latchkey_boot_formats::sha256(&[file]));
         Ok(Self { firmware, firmware_sha256, vcpus, cpu, features })
     }
 

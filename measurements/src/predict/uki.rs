@@ -4,6 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::thread;
 
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+
 use latchkey_attestation::Digest;
 use latchkey_boot_formats::ReadAt;
 
@@ -155,7 +157,8 @@ impl Parts {
     }
 
     /// Hashes on two threads, each on one way through the file. Messages of the same bytes go by turns, where two cost 1.4 times
-    /// what one does; so the kernel, which is in three of them, is twice on one thread and once on the other.
+    /// what one does; so the kernel, which is in three of them, is twice on one thread and once on the other: where this thread has
+    /// `other` to do, the once.
     fn measure<R: ReadAt + ?Sized, T>(
         self,
         file: &R,
@@ -173,20 +176,26 @@ impl Parts {
         // Handed over as it is or with more behind it, it needs no hash of its own.
         let behind_more = self.behind_more();
         let handed_over_size = behind_more.as_ref().map_or(initrd.size(), Message::size);
-        let linux_is_with_image = other.is_some();
-        let (with_kernel, with_image) =
-            if linux_is_with_image { (Message::default(), linux) } else { (linux, Message::default()) };
+        let section_is_away = other.is_some();
+        let initrds_are_away = other.is_none() || whole == Whole::Hashed;
+        let (linux_here, linux_away) = here_or_away(section_is_away, linux);
+        let (initrd_here, initrd_away) = here_or_away(initrds_are_away, initrd);
+        let (more_here, more_away) = here_or_away(initrds_are_away, behind_more.unwrap_or_default());
+        let processor = sched_getcpu();
         let both = thread::scope(|scope| {
-            let there = [image, initrd, behind_more.unwrap_or_default(), with_image];
-            let there = scope.spawn(move || hashes(file, there));
-            let here = hashes(file, [kernel, everything, with_kernel]);
+            let away = scope.spawn(move || {
+                leave(processor);
+                hashes(file, [image, linux_away, initrd_away, more_away])
+            });
+            let here = hashes(file, [kernel, everything, linux_here, initrd_here, more_here]);
             let other = other.map(|other| other());
-            Some((here, there.join().ok()?, other))
+            Some((here, away.join().ok()?, other))
         });
-        let (here, there, other) = both.ok_or(PredictError::ThreadFailed)?;
-        let [linux_authenticode, everything, with_kernel] = here.map_err(unreadable)?.map(Sha256::finish);
-        let [image, initrd, behind_more, with_image]: [Sha256; 4] = there.map_err(unreadable)?;
-        let linux = if linux_is_with_image { with_image.finish() } else { with_kernel };
+        let (here, away, other) = both.ok_or(PredictError::ThreadFailed)?;
+        let [linux_authenticode, everything, linux_here, initrd_here, more_here] = here.map_err(unreadable)?;
+        let [image, linux_away, initrd_away, more_away]: [Sha256; 4] = away.map_err(unreadable)?;
+        let linux = if section_is_away { linux_away } else { linux_here }.finish();
+        let (initrd, behind_more) = if initrds_are_away { (initrd_away, more_away) } else { (initrd_here, more_here) };
         let handed_over = if self.before.is_some() { behind_more } else { initrd.clone() };
         let initrd = initrd.finish();
         let digest_of = |name| if name == LINUX { linux } else { initrd };
@@ -200,9 +209,9 @@ impl Parts {
             stub: self.stub,
             command_line: self.command_line,
             authenticode: image.finish(),
-            linux_authenticode,
+            linux_authenticode: linux_authenticode.finish(),
         };
-        Ok((uki, (whole == Whole::Hashed).then_some(everything), other))
+        Ok((uki, (whole == Whole::Hashed).then(|| everything.finish()), other))
     }
 
     /// What the stub hands over up to the end of `.initrd`, where something comes before that.
@@ -227,6 +236,21 @@ impl Parts {
             pad((hash, size + piece.len() as u64))
         });
         (self.initrd.is_some() || self.before.is_some() || !self.behind.is_empty()).then_some((size, hash))
+    }
+}
+
+/// The message for this thread, and for the other one: one of them is of nothing.
+fn here_or_away(is_away: bool, message: Message) -> (Message, Message) {
+    if is_away { (Message::default(), message) } else { (message, Message::default()) }
+}
+
+/// Has this thread run elsewhere than on `processor`, if it may: a new one is often put behind the one that made it, and stays
+/// there for its first milliseconds while another processor idles. A kernel that says no leaves it where it is.
+fn leave(processor: usize) {
+    let Ok(mut others) = sched_getaffinity(None) else { return };
+    others.unset(processor);
+    if others.count() > 0 {
+        let _ = sched_setaffinity(None, &others);
     }
 }
 
