@@ -24,7 +24,7 @@ use latchkey_bench::{Bench, Clock, Figure, Quantity};
 use latchkey_kubernetes_store::NAMESPACE;
 use latchkey_test_support::until;
 use rig::{Client, Machine, Rig};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const WARM_UP: usize = 50;
 const BATCHES: usize = 10;
@@ -57,14 +57,7 @@ fn main() {
     let join =
         |number: usize| drop(client.join(&machines[number], &disk(number), &format!("worker-{number}")).unwrap());
     each(0..WARM_UP, AT_ONCE, join);
-    let batches: Vec<Duration> = (0..BATCHES)
-        .map(|batch| {
-            let first = WARM_UP + batch * usize::from(PER_BATCH);
-            let begun = Instant::now();
-            each(first..first + usize::from(PER_BATCH), AT_ONCE, join);
-            begun.elapsed()
-        })
-        .collect();
+    let batches = in_batches(join);
     let what = "a first join with records in an API server, 32 machines at a time";
     bench.report(&Figure::from_batches("join-service/api-server-join", what, Clock::Wall, PER_BATCH.into(), &batches));
 
@@ -91,7 +84,51 @@ fn main() {
         bench.count(&Quantity::new(&format!("join-service/api-server-storm-{name}"), what, count.into_inner()));
     }
     let nodes = administrator.get("/apis/latchkey.dev/v1alpha1/attestednodes").granted();
-    assert_eq!(nodes["items"].as_array().unwrap().len(), machines.len(), "a record of each machine");
+    let records = nodes["items"].as_array().unwrap();
+    assert_eq!(records.len(), machines.len(), "a record of each machine");
+    drop(service);
+    alone(&bench, &server, &records[0]);
+}
+
+/// What a first ticket asks of the API server, asked by clients that do nothing else: a record like this one, and a token.
+fn alone(bench: &Bench, server: &ApiServer, like: &Value) {
+    let service = server.client(&server.user(SERVICE, None));
+    let create = |number: usize| {
+        let (machine, token) = (format!("{number:064x}"), format!("{number:06}"));
+        let mut record = json!({
+            "apiVersion": like["apiVersion"], "kind": like["kind"], "spec": like["spec"],
+            "metadata": { "name": &machine, "annotations": { "latchkey.dev/provisional": "" } },
+        });
+        record["spec"]["ek_sha256"] = json!(machine);
+        record["spec"]["name"] = json!(format!("alone-{number}"));
+        record["spec"]["ticket"]["token"] = json!(token);
+        service.post("/apis/latchkey.dev/v1alpha1/attestednodes", &record).granted();
+        let fields = json!({
+            "token-id": token, "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": latchkey_kubernetes_store::tokens::GROUP, "expiration": "2099-01-01T00:00:00Z",
+            "description": format!("a ticket of Latchkey for the node alone-{number}"),
+        });
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token", "stringData": fields,
+            "metadata": { "name": format!("bootstrap-token-{token}") },
+        });
+        service.post("/api/v1/namespaces/kube-system/secrets", &secret).granted();
+    };
+    each(0..WARM_UP, AT_ONCE, create);
+    let batches = in_batches(create);
+    let what = "the API server alone: as many records and tokens, 32 at a time";
+    bench.report(&Figure::from_batches("api-server/record-and-token", what, Clock::Wall, PER_BATCH.into(), &batches));
+}
+
+/// How long each batch took, behind those that warm up.
+fn in_batches(ask: impl Fn(usize) + Sync) -> Vec<Duration> {
+    let batches = (0..BATCHES).map(|batch| {
+        let first = WARM_UP + batch * usize::from(PER_BATCH);
+        let begun = Instant::now();
+        each(first..first + usize::from(PER_BATCH), AT_ONCE, &ask);
+        begun.elapsed()
+    });
+    batches.collect()
 }
 
 /// Our chart, by the stock helm, over the definitions that are there; from now on the service is who the chart says.

@@ -85,14 +85,14 @@ pub(crate) const PROMISED: [Promised; 54] = [
     ),
     promised(
         "join-service/join",
-        Limit::Microseconds(1000.0),
-        "a complete join, the service's side: TLS, evidence, decision, keys, durable record, ticket",
+        Limit::TimesOf("rustls/mutual", 3.0),
+        "a complete join, the service's side: TLS, evidence, decision, keys, durable record, ticket; beside both ends of rustls' mutual handshake",
         "`services/join-service/benches/tickets.rs`",
     ),
     promised(
         "join-service/api-server-join",
-        Limit::Microseconds(1e6 / 300.0),
-        "a first join with records in a real API server, everything on this machine: 300 tickets a second",
+        Limit::TimesOf("api-server/record-and-token", 2.0),
+        "a first join with records in a real API server, 32 machines at a time, everything on this machine; beside the API server's part of it, asked by clients that do nothing else",
         "`services/join-service/benches/api_server_tickets.rs`",
     ),
     promised(
@@ -121,8 +121,8 @@ pub(crate) const PROMISED: [Promised; 54] = [
     ),
     promised(
         "cli/measure-image-direct",
-        Limit::Microseconds(25_000.0),
-        "the same with the hashes of a direct boot",
+        Limit::TimesOf("systemd-measure/pcr-11", 1.5),
+        "the same with the hashes of a direct boot, beside the same",
         "`cli/benches/measure.rs`",
     ),
     promised(

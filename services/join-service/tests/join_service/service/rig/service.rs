@@ -113,7 +113,8 @@ impl Client {
             let stream = TcpStream::connect(self.address).await.unwrap();
             stream.set_nodelay(true).unwrap();
             let proven = connect(stream, purpose, terms, TIME).await.map_err(Answer::Refused)?;
-            let (channel, driver) = Channel::open(proven, Limits::default()).await.unwrap();
+            let (channel, driver) =
+                Channel::open(proven, Limits::default()).await.map_err(|error| Answer::Lost(error.to_string()))?;
             let connection = async {
                 drop(driver.await);
                 std::future::pending().await
@@ -179,6 +180,8 @@ impl Drop for Service {
 pub(crate) enum Answer {
     /// No channel.
     Refused(ChannelError),
+    /// The connection ended before anything could be asked, as a machine of the storm sees it.
+    Lost(String),
     /// No ticket.
     Status(Status),
 }
@@ -188,6 +191,7 @@ impl Answer {
     pub(crate) fn code(&self) -> String {
         match self {
             Self::Refused(error) => error.code().to_string(),
+            Self::Lost(error) => error.clone(),
             Self::Status(status) => status.message().split(':').next().unwrap().to_owned(),
         }
     }
