@@ -188,8 +188,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(
 }
 
 fn put(path: &Path, readers: Readers, content: &[u8], existing: Existing) -> io::Result<()> {
-    let (directory, name) = Directory::of(path)?;
-    directory.turn_within(name, readers.mode(), latchkey_durable_file::PATIENCE)?.put(content, existing)
+    latchkey_durable_file::put(path, readers.mode(), content, existing)
 }
 
 /// Makes a directory that only its owner can enter; one that exists is left as it is.

@@ -12,6 +12,7 @@ use crate::record::{NodeRecord, Recorded};
 use crate::status::NodeStatus;
 use latchkey_attestation::EkDigest;
 use latchkey_reason::Reason;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Where the records of a cluster are. Calls block, and may take as long as a disk or a network does.
@@ -36,6 +37,12 @@ pub trait RecordStore: fmt::Debug + Send + Sync {
     /// Why changes by others are not heard of now, if so.
     fn problem(&self) -> Option<String> {
         None
+    }
+
+    /// Machines whose records cannot be used because others name the same thing, and it is not known which was first; each with these
+    /// others. For people.
+    fn unclear(&self) -> BTreeMap<EkDigest, BTreeSet<String>> {
+        BTreeMap::new()
     }
 
     /// Shows what was seen of a machine on record beside its record, later, where there is a place for that. Waits for nothing, and

@@ -13,10 +13,10 @@ use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 pub(crate) const ENDING: &str = ".new";
-/// How long a command waits for another writer of the same file: it may be the user whose directory it is, who need not come to his end.
+/// How long another writer of the same file is waited for: it may be the user whose directory it is, who need not come to his end.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a lock is tried that is not waited for without end.
+/// How often a lock is tried.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
 /// What to do about a file that has the name already.
@@ -41,29 +41,26 @@ pub struct Turn<'a> {
 }
 
 impl Directory {
-    /// Waits until nobody else writes this file, and begins a new one with what the umask leaves of `mode`.
+    /// Waits until nobody else writes this file, for [`PATIENCE`] at most, and begins a new one with what the umask leaves of `mode`.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be made; `TimedOut` if somebody else has it for as long.
     pub fn turn(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<Turn<'_>> {
-        self.take_turn(name.as_ref(), mode, None)
+        self.turn_within(name, mode, PATIENCE)
     }
 
-    /// The same, for who has something to do where others do not come to their end.
+    /// The same, for who waits longer or less.
     ///
     /// # Errors
-    /// `TimedOut` if somebody else has it for as long as `patience`.
+    /// As [`Self::turn`].
     pub fn turn_within(&self, name: impl AsRef<OsStr>, mode: u32, patience: Duration) -> io::Result<Turn<'_>> {
-        self.take_turn(name.as_ref(), mode, Some(Instant::now() + patience))
-    }
-
-    fn take_turn(&self, name: &OsStr, mode: u32, until: Option<Instant>) -> io::Result<Turn<'_>> {
-        let name = plain(name)?.to_owned();
+        let until = Instant::now() + patience;
+        let name = plain(name.as_ref())?.to_owned();
         let beside = [OsStr::new("."), &name, OsStr::new(ENDING)].join(OsStr::new(""));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for tries in 0_u64.. {
             // Others may come first each time.
-            if tries > 0 && until.is_some_and(|until| Instant::now() >= until) {
+            if tries > 0 && Instant::now() >= until {
                 break;
             }
             let file = match openat(&self.0, &beside, flags, Mode::from_raw_mode(mode)) {
@@ -89,7 +86,7 @@ impl Directory {
     }
 
     /// Waits for whoever has the unfinished file. If that one has died, the file is removed.
-    fn wait_for(&self, beside: &OsStr, until: Option<Instant>) -> io::Result<()> {
+    fn wait_for(&self, beside: &OsStr, until: Instant) -> io::Result<()> {
         let owner = match self.found_there(beside)? {
             None => return Ok(()),
             Some((_, false)) => return self.clear(beside, until),
@@ -119,7 +116,7 @@ impl Directory {
 
     /// Removes what was put there: nobody is waited for, and it is not opened. Another who does the same may have made his file since:
     /// so it is looked at, and removed, by one at a time.
-    fn clear(&self, beside: &OsStr, until: Option<Instant>) -> io::Result<()> {
+    fn clear(&self, beside: &OsStr, until: Instant) -> io::Result<()> {
         let directory = openat(&self.0, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let directory = File::from(directory);
         lock(&directory, until)?;
@@ -214,22 +211,17 @@ fn left_by(beside: &OsStr, owner: u32) -> io::Error {
 /// # Errors
 /// `TimedOut` if somebody has for as long as `patience`.
 pub fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
-    lock(file, Some(Instant::now() + patience))
+    lock(file, Instant::now() + patience)
 }
 
 #[expect(clippy::disallowed_methods, reason = "flock(2) knows no deadline")]
-fn lock(file: &File, until: Option<Instant>) -> io::Result<()> {
-    let how = if until.is_some() { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::LockExclusive };
+fn lock(file: &File, until: Instant) -> io::Result<()> {
     loop {
-        match (flock(file, how), until) {
-            (Err(Errno::INTR), _) => {}
-            (Err(Errno::WOULDBLOCK), Some(until)) => {
-                if Instant::now() >= until {
-                    return Err(too_late());
-                }
-                std::thread::sleep(TRY_AGAIN);
-            }
-            (locked, _) => return Ok(locked?),
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if Instant::now() >= until => return Err(too_late()),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(TRY_AGAIN),
+            locked => return Ok(locked?),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::SecretFileError;
 use crate::{KeyError, MasterSecret, SecretVec, acl};
-use latchkey_durable_file::{Directory, Existing, Links, PATIENCE, ReadError, read_plain};
+use latchkey_durable_file::{Directory, Existing, Links, ReadError, read_plain};
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -54,7 +54,7 @@ impl MasterSecret {
         let at = |action| move |error: io::Error| SecretFileError::io(action, &error).at(path);
         let (directory, name) = Directory::of(path).map_err(at("open the directory of"))?;
         // Before it is read: another's version would be lost, and the disks that were made with it.
-        let turn = directory.turn_within(name, PRIVATE, PATIENCE).map_err(at("begin a new file beside"))?;
+        let turn = directory.turn(name, PRIVATE).map_err(at("begin a new file beside"))?;
         let before = read_in(&directory, name, MAX_FILE_SIZE).and_then(|json| Self::parse(&json));
         let rotated = before.map_err(|fault| fault.at(path))?.rotated()?;
         turn.put(rotated.to_json().as_bytes(), Existing::Replace).map_err(at("replace"))?;

@@ -14,6 +14,7 @@ use latchkey_cluster_store::{
     RefusedMachine, StoreError, Turn,
 };
 use latchkey_kubernetes_client::PAGE;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
 use std::time::Instant;
 
@@ -40,6 +41,10 @@ impl RecordStore for KubernetesStore {
 
     fn held(&self) -> Option<Vec<EkDigest>> {
         self.held_now().inspect_err(|error| tracing::warn!(%error, "Machines that wait could not be counted")).ok()
+    }
+
+    fn unclear(&self) -> BTreeMap<EkDigest, BTreeSet<String>> {
+        self.shared().cache().naming().unclear()
     }
 
     fn show_status(&self, ek: EkDigest, status: NodeStatus) {

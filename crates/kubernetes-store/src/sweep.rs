@@ -46,19 +46,18 @@ pub(crate) async fn sweep(shared: Arc<Shared>) {
 
 /// Deletes records that came second. Of which it is not known whether they did, that is said once.
 async fn delete_what_is_lost(shared: &Shared, unclear: &mut BTreeSet<EkDigest>) {
-    let withheld = shared.cache().naming().withheld();
-    unclear.retain(|ek| withheld.contains(ek));
+    let (withheld, known) = {
+        let cache = shared.cache();
+        (cache.naming().withheld(), cache.naming().unclear())
+    };
+    unclear.retain(|ek| known.contains_key(ek));
+    for (ek, rivals) in known {
+        if unclear.insert(ek) {
+            tracing::error!(%ek, ?rivals, "Two new records name one thing, and which was first is not known: remove one of the machines");
+        }
+    }
     for ek in withheld {
-        let (left, rivals) = {
-            let cache = shared.cache();
-            (cache.lost(&ek), cache.naming().rivals(&ek))
-        };
-        let Some(left) = left else {
-            if !rivals.is_empty() && unclear.insert(ek) {
-                tracing::error!(%ek, ?rivals, "Two new records name one thing, and which was first is not known: remove one of the machines");
-            }
-            continue;
-        };
+        let Some(left) = shared.cache().lost(&ek) else { continue };
         tracing::warn!(%ek, node = left.recorded.name.as_str(), "A record that came second was left there, and is deleted");
         if let Err(error) = in_time(&node_called(&ek), give_back(shared, &ek, &left.metadata)).await {
             tracing::warn!(%error, %ek, "A record that came second could not be deleted yet");

@@ -115,6 +115,10 @@ impl Admin for Pages {
             let line = |record: &DamagedRecord| format!("records-damaged: {:?}: {:?}", record.file, record.why);
             state.damage().iter().take(MOST_NAMED).map(line).collect::<Vec<_>>()
         });
+        let unclear = self.store.unclear().into_iter().take(MOST_NAMED).map(|(ek, others)| {
+            let others = others.into_iter().take(MOST_NAMED).collect::<Vec<_>>().join(", ");
+            format!("records-damaged: {ek} names what {others} names, and which was first is not known: remove one of these machines")
+        });
         let changed = self.store.look(|state| {
             let line = |record: &Recorded| format!("{}: {}", Warning::FirmwareChanged, record.name);
             state.firmware_changed().take(MOST_NAMED).map(line).collect::<Vec<_>>()
@@ -138,6 +142,7 @@ impl Admin for Pages {
             .chain(waiting)
             .chain(uncounted)
             .chain(damaged)
+            .chain(unclear)
             .chain(changed)
             .chain(no_denials)
             .chain(denied_here)

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
 use latchkey_durable_file::{Directory, Existing, Links, put, remove};
-use latchkey_test_support::in_time;
+use latchkey_test_support::{PATIENCE, in_time};
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,7 +25,7 @@ fn what_is_read_with_the_turn_is_changed_by_nobody_else() {
         let count = || {
             let directory = Directory::open(&path).unwrap();
             for _ in 0..WRITES {
-                let turn = directory.turn("count", 0o600).unwrap();
+                let turn = directory.turn_within("count", 0o600, PATIENCE).unwrap();
                 let next = number(&directory) + 1;
                 turn.put(next.to_string().as_bytes(), Existing::Replace).unwrap();
             }

@@ -366,6 +366,12 @@ impl Naming {
         known.filter(|ek| self.is_withheld(ek)).collect()
     }
 
+    /// Those of which it is not known either whether they came second, each with the objects that name the same.
+    pub(crate) fn unclear(&self) -> BTreeMap<EkDigest, BTreeSet<String>> {
+        let of = self.withheld().into_iter().filter(|ek| !self.is_lost(ek)).map(|ek| (ek, self.rivals(&ek)));
+        of.filter(|(_, rivals)| !rivals.is_empty()).collect()
+    }
+
     /// Whether nobody ever can have seen this record as a lost one, and nobody was before it.
     pub(crate) fn is_sure(&self, ek: &EkDigest) -> bool {
         let object = ek.to_string();
@@ -387,7 +393,7 @@ impl Naming {
     }
 
     /// The objects that claim something that this machine's does, where it is not known which was first.
-    pub(crate) fn rivals(&self, ek: &EkDigest) -> BTreeSet<String> {
+    fn rivals(&self, ek: &EkDigest) -> BTreeSet<String> {
         let object = ek.to_string();
         let of = self.objects.get(&object).into_iter().flat_map(|known| known.of.keys());
         let unclear = of.filter(|claimed| self.standing_of(&object, claimed) == Standing::Unclear);

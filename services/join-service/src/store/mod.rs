@@ -22,6 +22,7 @@ use latchkey_kubelet_certificates::Reserved;
 use records::{Job, Records};
 use smol::channel::Sender;
 use smol::future::FutureExt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -94,6 +95,11 @@ impl Store {
         let hangs = busy.map(|busy| format!("their store has not answered for {} s", busy.as_secs()));
         let known = hangs.or_else(|| condition.unwritable.clone()).or_else(|| condition.unreadable.clone());
         known.or_else(|| self.records.store.problem())
+    }
+
+    /// See [`RecordStore::unclear`](latchkey_cluster_store::RecordStore::unclear).
+    pub(crate) fn unclear(&self) -> BTreeMap<EkDigest, BTreeSet<String>> {
+        self.records.store.unclear()
     }
 
     /// How long what a thread is at has taken so far, at most.

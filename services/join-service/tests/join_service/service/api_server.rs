@@ -108,6 +108,39 @@ fn two_services_on_one_api_server_decide_as_one() {
     assert_eq!(nodes["items"].as_array().unwrap().len(), 2);
 }
 
+/// As calls leave them that were cut short, of services that both have ended.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn two_new_records_of_one_name_are_told_where_one_looks() {
+    let (one, other) = (Machine::new(), Machine::new());
+    let mut rig = Rig::new(&[&one, &other]);
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    let service = rig.start();
+    service.join(&one, DISKS[0], "edge-1").unwrap();
+    drop(service);
+    let records = "/apis/latchkey.dev/v1alpha1/attestednodes";
+    let [one, other] = [one, other].map(|machine| machine.ek().to_string());
+    let mut record = admin.get(&format!("{records}/{one}")).granted();
+    admin.delete(&format!("{records}/{one}"), &json!({})).granted();
+    record["metadata"] = json!({ "annotations": { "latchkey.dev/provisional": "" } });
+    record.as_object_mut().unwrap().remove("status");
+    for machine in [&one, &other] {
+        record["metadata"]["name"] = machine.clone().into();
+        record["spec"]["ek_sha256"] = machine.clone().into();
+        admin.post(records, &record).granted();
+    }
+    // Of one that somebody wrote by hand since it does not say any more when it was made.
+    let labelled = json!({ "metadata": { "labels": { "by": "hand" } } });
+    admin.patch(&format!("{records}/{one}?fieldManager=hand"), &labelled).granted();
+    let service = rig.start();
+    let (status, health) = service.page("/healthz");
+    assert!(status.contains("200"), "{status} {health}");
+    for (machine, rival) in [(&one, &other), (&other, &one)] {
+        assert!(health.contains(&format!("records-damaged: {machine} names what {rival} names")), "{health}");
+    }
+}
+
 /// As with the chart of the release before.
 #[test]
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
