@@ -93,6 +93,22 @@ fn a_service_that_is_killed_while_it_waits_for_its_record_costs_nobody_its_name(
     assert_eq!(site.admin.get(&format!("{NODES}/{}", other.ek())).status(), 404);
 }
 
+/// The store can be written: whoever asks next may be heard of.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_record_that_the_watch_does_not_tell_of_costs_one_call_and_the_service_s_health_nothing() {
+    let node = Machine::new();
+    let site = Site::new(&[&node]);
+    let service = site.rig.start();
+    site.swallow(["GET", "/attestednodes?"]);
+    assert_eq!(service.join(&node, &disk(1), "edge-1").unwrap_err().code(), "record-not-written");
+    let (status, page) = service.page("/healthz");
+    assert!(status.contains("200"), "{status} {page}");
+    site.pass();
+    until("a ticket", || service.join(&node, &disk(1), "edge-1").ok());
+    assert!(!is_provisional(&site, &node));
+}
+
 /// Services of the release before may run beside this one.
 #[test]
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
