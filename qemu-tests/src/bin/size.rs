@@ -20,8 +20,8 @@ const KEY_SERVICE_BYTES: usize = 4_000_000;
 /// expressions. What a panic unwinds by is an eighth of each.
 const CENTRE: [(&str, &str, &str, usize); 5] = [
     ("latchkey-auth", "auth/bytes", "centre: auth, bytes", 6_000_000),
-    ("latchkey-cluster-manager", "cluster-manager/bytes", "centre: cluster manager, bytes", 6_100_000),
-    ("latchkey-config-db", "config-db/bytes", "centre: config-db, bytes", 7_200_000),
+    ("latchkey-cluster-manager", "cluster-manager/bytes", "centre: cluster manager, bytes", 6_150_000),
+    ("latchkey-config-db", "config-db/bytes", "centre: config-db, bytes", 7_300_000),
     ("latchkey-directory", "directory/bytes", "centre: directory, bytes", 6_000_000),
     ("latchkey-git-server", "git-server/bytes", "centre: git server, bytes", 6_000_000),
 ];
