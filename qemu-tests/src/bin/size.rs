@@ -56,8 +56,10 @@ fn main() -> ExitCode {
 fn report() -> Result<bool, HarnessError> {
     let agent = build::agent()?;
     is_static(&agent)?;
-    let join_service = build::packaged("latchkey-join-service")?;
-    let key_service = build::packaged("latchkey-key-service")?;
+    let join_service = build::as_shipped("latchkey-join-service", "latchkey-join-service")?;
+    let key_service = build::as_shipped("latchkey-key-service", "latchkey-key-service")?;
+    is_static(&join_service)?;
+    is_static(&key_service)?;
     let kernel = Kernel::provision()?;
     let initramfs = BootImage::agent()?.initramfs(&kernel)?.len();
     let mut lines = vec![
