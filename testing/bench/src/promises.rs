@@ -46,7 +46,12 @@ pub(crate) const PROMISED: [Promised; 54] = [
         "the join service, static, stripped",
         "`qemu-tests/src/bin/size.rs`",
     ),
-    promised("key-service/bytes", Limit::Bytes(4_000_000), "the key service, static, stripped", "`qemu-tests/src/bin/size.rs`"),
+    promised(
+        "key-service/bytes",
+        Limit::Bytes(4_000_000),
+        "the key service, static, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
     promised(
         "agent/peak-memory",
         Limit::Bytes(6_000_000),

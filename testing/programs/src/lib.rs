@@ -231,14 +231,6 @@ pub fn shipped(binary: &str) -> Result<PathBuf, BuildError> {
     Set { name, arguments, shown: false, instead_of: None }.built()?.program(binary)
 }
 
-/// A program as users get it, to the bit: without its symbols, too.
-///
-/// # Errors
-/// [`BuildError`].
-pub fn packaged(binary: &str) -> Result<PathBuf, BuildError> {
-    cargo_build(&["--profile", profile_of(binary), "--package", binary, "--bins"], false)?.program(binary)
-}
-
 /// A program or library of another package, which a test needs beside its own programs: cargo builds it for its own package's tests
 /// only.
 ///
