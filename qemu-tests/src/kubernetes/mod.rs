@@ -25,6 +25,7 @@ use crate::run::Run;
 pub use control_planes::{EtcdMember, etcd_members};
 pub use definition::definition;
 pub use kubectl::Kubectl;
+#[cfg(feature = "centre")]
 pub(crate) use parts::container_image;
 pub(crate) use programs::Which;
 pub use programs::program;

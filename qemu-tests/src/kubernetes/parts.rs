@@ -109,6 +109,7 @@ fn binary(release: &Release, program: &str) -> Result<PathBuf, HarnessError> {
 }
 
 /// An image of one program, which is in its PATH, under a name of its own.
+#[cfg(feature = "centre")]
 pub(crate) fn container_image(binary: &Path, program: &str, tag: &str, out: &Path) -> Result<(), HarnessError> {
     archive(binary, program, None, None, Some(tag), out)
 }

@@ -12,7 +12,7 @@ use super::mirror::Mirror;
 use super::{Kubectl, Which, program};
 use crate::debian::{DebianRoot, Step};
 use crate::error::{HarnessError, io_error};
-use crate::fleet::{Fleet, Plan, STEP, VERSION};
+use crate::fleet::{Fleet, Plan, STEP};
 use crate::hardware::{Boot, Disk};
 use crate::lan::{self, Lan};
 use crate::machine::{HOST, Machine};
@@ -123,6 +123,7 @@ impl Site {
 
     /// The same for machines that register their clusters at a centre, which the words name; these archives of container images are in
     /// their image.
+    #[cfg(feature = "centre")]
     pub(crate) fn with_edge(
         name: &str,
         words: &str,
@@ -165,8 +166,9 @@ impl Site {
     }
 
     /// Another image of this site, with these words instead of those of its machines; in the directory `name`.
+    #[cfg(feature = "centre")]
     pub(crate) fn other_image(&self, name: &str, words: &str) -> Result<OsImage, HarnessError> {
-        self.fleet.build_image(name, VERSION, &format!("{} {words}", site_words()))
+        self.fleet.build_image(name, crate::fleet::VERSION, &format!("{} {words}", site_words()))
     }
 
     /// A machine that becomes a control plane: `node-NUMBER`.
@@ -225,6 +227,7 @@ impl Site {
     }
 
     /// The same for another cluster, in the directory of this name.
+    #[cfg(feature = "centre")]
     pub(crate) fn init_in(
         &self,
         cluster: &str,
