@@ -28,7 +28,7 @@ pub enum Existing {
     Keep,
 }
 
-/// The right to write one file. Others wait while it is there; a crash ends it. Whoever takes it twice in one thread waits for ever.
+/// The right to write one file. Others wait while it is there; a crash ends it. Whoever takes it twice in one thread gets it once.
 #[derive(Debug)]
 pub struct Turn<'a> {
     directory: &'a Directory,

@@ -90,7 +90,7 @@ fn main() {
     alone(&bench, &server, &records[0]);
 }
 
-/// What a first ticket asks of the API server, asked by clients that do nothing else: a record like this one, and a token.
+/// The part of a first ticket that is the API server's, without a service or a machine: a record like this one, and a token.
 fn alone(bench: &Bench, server: &ApiServer, like: &Value) {
     let service = server.client(&server.user(SERVICE, None));
     let create = |number: usize| {
