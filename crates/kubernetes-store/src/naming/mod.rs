@@ -240,10 +240,7 @@ impl Naming {
         self.at += 1;
         let names: BTreeSet<_> = listed.iter().map(|claims| claims.object.as_str()).collect();
         let gone: Vec<_> = self.objects.keys().filter(|known| !names.contains(known.as_str())).cloned().collect();
-        let mut touched = BTreeSet::new();
-        for object in &gone {
-            touched.extend(self.gone(object));
-        }
+        let mut touched: BTreeSet<_> = gone.iter().flat_map(|object| self.gone(object)).collect();
         for claims in listed {
             self.place(claims, &mut touched);
         }
@@ -354,7 +351,7 @@ impl Naming {
 
     /// Whether a record that stands claims the same, and came in the same listing.
     fn is_contradicted(&self, object: &str, claimed: &Claimed) -> bool {
-        let places = self.places.get(claimed).map_or(&[][..], Vec::as_slice);
+        let Some(places) = self.places.get(claimed) else { return false };
         let own = places.iter().find(|place| place.object == object);
         let contradicts = |other: &Place| other.object != object && other.mark.stands();
         own.is_some_and(|own| places.iter().any(|other| other.at == own.at && contradicts(other)))
@@ -362,14 +359,13 @@ impl Naming {
 
     /// The records of which that is so.
     pub(crate) fn withheld(&self) -> BTreeSet<EkDigest> {
-        let known = self.objects.keys().filter_map(|object| EkDigest::from_hex(object));
-        known.filter(|ek| self.is_withheld(ek)).collect()
+        self.objects.keys().filter_map(|object| EkDigest::from_hex(object)).filter(|ek| self.is_withheld(ek)).collect()
     }
 
-    /// Those of which it is not known either whether they came second, each with the objects that name the same.
+    /// Those of them of which it is not known whether they came second, each with the objects that name the same.
     pub(crate) fn unclear(&self) -> BTreeMap<EkDigest, BTreeSet<String>> {
-        let of = self.withheld().into_iter().filter(|ek| !self.is_lost(ek)).map(|ek| (ek, self.rivals(&ek)));
-        of.filter(|(_, rivals)| !rivals.is_empty()).collect()
+        let all = self.withheld().into_iter().filter(|ek| !self.is_lost(ek)).map(|ek| (ek, self.rivals(&ek)));
+        all.filter(|(_, rivals)| !rivals.is_empty()).collect()
     }
 
     /// Whether nobody ever can have seen this record as a lost one, and nobody was before it.
@@ -382,9 +378,9 @@ impl Naming {
 
     /// Whether it is a provisional one, and one of its claims came later.
     pub(crate) fn is_lost(&self, ek: &EkDigest) -> bool {
-        let later =
-            |known: &Claims, claimed: &Claimed| matches!(self.standing_of(&known.object, claimed), Standing::Later(_));
-        self.provisional(ek).is_some_and(|known| known.of.keys().any(|claimed| later(known, claimed)))
+        let is_later =
+            |object: &str, claimed: &Claimed| matches!(self.standing_of(object, claimed), Standing::Later(_));
+        self.provisional(ek).is_some_and(|known| known.of.keys().any(|claimed| is_later(&known.object, claimed)))
     }
 
     /// The same of this very state.
